@@ -1,0 +1,70 @@
+"""The roster: everything that is configured, in one immutable value, with what is derived from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from decision_service.kernel.knowledge.tiers import economic_tier
+from decision_service.kernel.model import (
+    UNKNOWN_FACTS,
+    Candidate,
+    Combo,
+    Connection,
+    KeyPolicy,
+    ModelFacts,
+    ModelMapping,
+    Override,
+    Provider,
+    Settings,
+)
+
+EMPTY: Mapping[str, object] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """What routing works on.
+
+    Keys: providers by id; connections by (provider, id); facts by (provider, model); combos by name; overrides by
+    (api key id, resolved channel); keys by id.
+    """
+
+    providers: Mapping[str, Provider]
+    connections: Mapping[tuple[str, str], Connection]
+    facts: Mapping[tuple[str, str], ModelFacts] = field(default_factory=dict)
+    combos: Mapping[str, Combo] = field(default_factory=dict)
+    mappings: tuple[ModelMapping, ...] = ()
+    overrides: Mapping[tuple[str, str], Override] = field(default_factory=dict)
+    keys: Mapping[str, KeyPolicy] = field(default_factory=dict)
+    settings: Settings = Settings()
+    version: int = 1
+    accounts: Mapping[str, tuple[Connection, ...]] = field(init=False)
+    pool: tuple[Candidate, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        accounts: dict[str, list[Connection]] = {}
+        for connection in self.connections.values():
+            accounts.setdefault(connection.provider, []).append(connection)
+        object.__setattr__(self, "accounts", {name: tuple(group) for name, group in accounts.items()})
+        object.__setattr__(self, "pool", tuple(sorted(self._pool(), key=lambda c: (c.provider, c.model, c.connection))))
+
+    def _pool(self) -> Iterable[Candidate]:
+        for connection in self.connections.values():
+            for model in connection.models or self.providers[connection.provider].models[:1]:
+                yield self.candidate(connection, model)
+
+    def candidate(self, connection: Connection, model: str) -> Candidate:
+        """The candidate of one model on one connection, with what the catalogue knows of it."""
+        provider = self.providers[connection.provider]
+        facts = self.facts.get((provider.id, model), UNKNOWN_FACTS)
+        return Candidate(
+            provider=provider.id,
+            model=model,
+            connection=connection.id,
+            provider_class=provider.provider_class,
+            account_tier=connection.account_tier,
+            facts=facts,
+            economic_tier=economic_tier(facts),
+        )
