@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
+from typing import cast
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
@@ -114,7 +115,7 @@ def from_rpc_error(error: grpc.RpcError) -> ServiceError:
     """The refusal inside a failed call; a call without ErrorInfo reads UNAVAILABLE or INTERNAL by its code."""
     code = error.code()
     try:
-        status = rpc_status.from_call(error)
+        status = rpc_status.from_call(cast(grpc.Call, error))
     except ValueError:
         status = None
     info = error_details_pb2.ErrorInfo()

@@ -1,0 +1,137 @@
+"""Around every RPC method: the caller's ids in and out, errors to statuses, count and latency."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, NoReturn
+
+import grpc.aio
+import structlog
+from prometheus_client import Counter, Histogram
+
+from service_kit import calls
+from service_kit.errors import Reason, ServiceError, to_status
+from service_kit.metrics import REGISTRY
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Identity = tuple[tuple[str, str], ...]
+
+CALLS = Counter("omniroute_grpc_server_calls", "Finished calls.", ("method", "code"), registry=REGISTRY)
+SECONDS = Histogram(
+    "omniroute_grpc_server_seconds",
+    "Duration of calls, streams from start to end.",
+    ("method",),
+    registry=REGISTRY,
+    buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10, 60),
+)
+UNEXPECTED = ServiceError(Reason.INTERNAL, "internal error")
+
+log = structlog.get_logger()
+
+
+def observed(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+    """The handler of ``package.Service/Method`` with all of that around it; the method may be plain or async."""
+    meter = Meter(method)
+    decode, encode = handler.request_deserializer, handler.response_serializer
+    match handler.request_streaming, handler.response_streaming:
+        case False, False:
+            return grpc.unary_unary_rpc_method_handler(_unary(meter, handler.unary_unary), decode, encode)
+        case True, False:
+            return grpc.stream_unary_rpc_method_handler(_unary(meter, handler.stream_unary), decode, encode)
+        case False, _:
+            return grpc.unary_stream_rpc_method_handler(_stream(meter, handler.unary_stream), decode, encode)
+        case _:
+            return grpc.stream_stream_rpc_method_handler(_stream(meter, handler.stream_stream), decode, encode)
+
+
+class Meter:
+    """Count and latency of one method; the label children are looked up once."""
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self._observe = SECONDS.labels(method).observe
+        self._ok = CALLS.labels(method, grpc.StatusCode.OK.name)
+
+    def ended(self, started: float, code: grpc.StatusCode) -> None:
+        child = self._ok if code is grpc.StatusCode.OK else CALLS.labels(self.method, code.name)
+        child.inc()
+        self._observe(time.perf_counter() - started)
+
+
+def _unary(meter: Meter, method: Any) -> Any:
+    is_async = inspect.iscoroutinefunction(method)
+
+    async def call(request: Any, context: Context) -> Any:
+        started = time.perf_counter()
+        code = grpc.StatusCode.OK
+        identity = _enter(context)
+        try:
+            response = method(request, context)
+            return await response if is_async else response
+        except BaseException as error:  # noqa: BLE001 - the edge of the process
+            code = _code_of(error, context)
+            await _refuse(error, context, identity, meter)
+        finally:
+            meter.ended(started, code)
+
+    return call
+
+
+def _stream(meter: Meter, method: Any) -> Any:
+    if inspect.iscoroutinefunction(method):
+        raise TypeError(f"{meter.method}: a method that answers with a stream must be an async generator")
+
+    async def call(request: Any, context: Context) -> AsyncIterator[Any]:
+        started = time.perf_counter()
+        code = grpc.StatusCode.OK
+        identity = _enter(context)
+        try:
+            await context.send_initial_metadata(identity)
+            async with aclosing(method(request, context)) as responses:
+                async for response in responses:
+                    yield response
+        except BaseException as error:  # noqa: BLE001 - the edge of the process
+            code = _code_of(error, context)
+            await _refuse(error, context, identity, meter)
+        finally:
+            meter.ended(started, code)
+
+    return call
+
+
+def _enter(context: Context) -> Identity:
+    """Make the caller's ids those of this task, and the answer carry the request id."""
+    call = calls.received(context.invocation_metadata() or ())
+    calls.CURRENT.set(call)
+    identity = ((calls.REQUEST_ID, call.request_id),)
+    context.set_trailing_metadata(identity)
+    return identity
+
+
+def _code_of(error: BaseException, context: Context) -> grpc.StatusCode:
+    if isinstance(error, ServiceError):
+        return error.grpc_code
+    if isinstance(error, grpc.aio.AbortError):
+        return context.code()
+    if isinstance(error, NotImplementedError):
+        return grpc.StatusCode.UNIMPLEMENTED
+    if isinstance(error, asyncio.CancelledError | GeneratorExit):
+        return grpc.StatusCode.CANCELLED
+    return grpc.StatusCode.INTERNAL
+
+
+async def _refuse(error: BaseException, context: Context, identity: Identity, meter: Meter) -> NoReturn:
+    """End the call with the error's status; what no caller may see is logged, and answered without detail."""
+    if isinstance(error, grpc.aio.AbortError) or not isinstance(error, Exception):
+        raise error
+    if isinstance(error, NotImplementedError):
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{meter.method} is not implemented", identity)
+    if not isinstance(error, ServiceError):
+        log.error("unexpected error", method=meter.method, exc_info=error)
+        error = UNEXPECTED
+    status = to_status(error)
+    await context.abort(status.code, status.details, (*identity, *status.trailing_metadata))

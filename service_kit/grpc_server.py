@@ -1,0 +1,98 @@
+"""A gRPC server with everything a service needs around its servicers: health, reflection, errors, ids, metrics, TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from service_kit import tls as tls_files
+from service_kit.grpc_client import KEEPALIVE_MS, MAX_MESSAGE_BYTES
+from service_kit.grpc_observed import observed
+
+Register = Callable[[grpc.aio.Server], None]
+
+
+class GrpcServer:
+    """A started server. ``port`` is the real one when 0 was asked for; ``health`` sets the status by service."""
+
+    def __init__(self, server: grpc.aio.Server, port: int, health_servicer: health.aio.HealthServicer) -> None:
+        self._server = server
+        self.port = port
+        self.health = health_servicer
+
+    async def stop(self, grace: float) -> None:
+        """Report NOT_SERVING, take no new calls, and give those in flight ``grace`` seconds before they are cancelled."""
+        await self.health.enter_graceful_shutdown()
+        await self._server.stop(grace)
+
+
+async def start_server(
+    address: str,
+    register: Register,
+    services: Sequence[str],
+    *,
+    tls: tls_files.TlsFiles | None = None,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    max_connection_age_s: float | None = None,
+) -> GrpcServer:
+    """Serve what ``register`` adds (``add_...Servicer_to_server``) at ``host:port``; raises RuntimeError if that is taken.
+
+    ``services`` are the full names that health and reflection tell of. A servicer's method may be async, or plain: a
+    plain one runs on the loop and must not block. A method refuses a call by raising ServiceError.
+    ``max_connection_age_s`` makes clients reconnect, so that they find new replicas (streams get another 300 s).
+    """
+    server = grpc.aio.server(options=_options(max_message_bytes, max_connection_age_s))
+    register(cast(grpc.aio.Server, _ObservedRegistration(server)))
+    health_servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    reflection.enable_server_reflection([*services, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
+    if tls is None:
+        port = server.add_insecure_port(address)
+    else:
+        port = server.add_secure_port(address, tls_files.server_credentials(tls))
+    await server.start()
+    for service in ("", *services):
+        await health_servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
+    return GrpcServer(server, port, health_servicer)
+
+
+class _ObservedRegistration:
+    """Stands in for the server while servicers register, and wraps each method once.
+
+    Interceptors would do the same for every call: an extra coroutine and a new handler object each time. Generated code
+    registers each method in both ways; one is enough.
+    """
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+
+    def add_registered_method_handlers(
+        self, service_name: str, method_handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]
+    ) -> None:
+        wrapped = {name: observed(f"{service_name}/{name}", handler) for name, handler in method_handlers.items()}
+        self._server.add_registered_method_handlers(service_name, wrapped)
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        pass
+
+
+def _options(max_message_bytes: int, max_connection_age_s: float | None) -> list[tuple[str, int]]:
+    options = [
+        ("grpc.so_reuseport", 0),  # a second process on the same port is an error, not a silent share of the calls
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.keepalive_time_ms", 2 * KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]
+    if max_connection_age_s is not None:
+        options += [
+            ("grpc.max_connection_age_ms", round(1000 * max_connection_age_s)),
+            ("grpc.max_connection_age_grace_ms", 300_000),
+        ]
+    return options

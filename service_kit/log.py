@@ -1,0 +1,94 @@
+"""Structured logs: one line an event on stderr, JSON or for people, secrets left out."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from service_kit import calls
+
+LEVELS = ("debug", "info", "warning", "error")
+REDACTED = "[redacted]"
+SECRET_KEY = re.compile(
+    r"(?:^|[_-])(?:secret|token|password|passwd|authorization|credential|cookie|(?:api|secret|private|access)[_-]?key)$",
+    re.IGNORECASE,
+)
+SECRET_TEXT = re.compile(r"(?i:\bbearer\s+)\S+|\b(?:sk|rk|pk|gsk|xai)-[A-Za-z0-9_-]{8,}|\bAIza[A-Za-z0-9_-]{20,}")
+
+
+def configure(service: str, level: str = "info", json: bool = True) -> None:
+    """Send structlog's and the standard library's records to stderr as one form. ``level`` is one of LEVELS."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _service(service),
+        _request_id,
+        structlog.processors.format_exc_info,
+        redact,
+    ]
+    final: Processor = (
+        structlog.processors.JSONRenderer(serializer=_json) if json else structlog.dev.ConsoleRenderer(colors=False)
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared[:-2], structlog.stdlib.ExtraAdder()],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *shared[-2:], final],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    for chatty in ("httpx", "httpcore", "aiohttp.access", "alembic"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared[:-2],
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+
+
+def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Replace the values of secret-looking keys, and texts that look like a credential, at any depth."""
+    return {key: _clean(key, value) for key, value in event.items()}
+
+
+def _clean(key: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _clean(str(name), item) for name, item in value.items()}
+    if SECRET_KEY.search(key) and value:
+        return REDACTED
+    if isinstance(value, list | tuple):
+        return [_clean(key, item) for item in value]
+    return SECRET_TEXT.sub(REDACTED, value) if isinstance(value, str) else value
+
+
+def _service(name: str) -> Processor:
+    def add(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event["service"] = name
+        return event
+
+    return add
+
+
+def _request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    request_id = calls.CURRENT.get().request_id
+    if request_id:
+        event.setdefault("request_id", request_id)
+    return event
+
+
+def _json(value: Any, **_options: Any) -> str:
+    return orjson.dumps(value, default=repr).decode()
