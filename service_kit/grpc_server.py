@@ -25,7 +25,7 @@ class GrpcServer:
         self.health = health_servicer
 
     async def stop(self, grace: float) -> None:
-        """Report NOT_SERVING, take no new calls, and give those in flight ``grace`` seconds before they are cancelled."""
+        """Report NOT_SERVING, take no new calls; those in flight have ``grace`` seconds before they are cancelled."""
         await self.health.enter_graceful_shutdown()
         await self._server.stop(grace)
 
@@ -39,7 +39,7 @@ async def start_server(
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     max_connection_age_s: float | None = None,
 ) -> GrpcServer:
-    """Serve what ``register`` adds (``add_...Servicer_to_server``) at ``host:port``; raises RuntimeError if that is taken.
+    """Serve what ``register`` adds (``add_...Servicer_to_server``) at ``host:port``; RuntimeError if that is taken.
 
     ``services`` are the full names that health and reflection tell of. A servicer's method may be async, or plain: a
     plain one runs on the loop and must not block. A method refuses a call by raising ServiceError.

@@ -30,7 +30,7 @@ def run(main: Main, stop_limit_s: float = STOP_LIMIT_S) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_supervised(main, stop_limit_s))
     except SettingsError as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return MISCONFIGURED
     except Exception:  # noqa: BLE001 - the edge of the process
         structlog.get_logger().exception("crashed")

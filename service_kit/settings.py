@@ -30,9 +30,9 @@ class SettingsError(Exception):
 def read(cls: type[T], environ: Mapping[str, str], prefix: str = "OMNIROUTE_") -> T:
     """One ``cls`` from ``environ``: field ``data_dir`` is read from ``OMNIROUTE_DATA_DIR``.
 
-    Fields are str, int, float, bool, Path, ``X | None`` or ``tuple[X, ...]`` (comma separated). An empty variable counts
-    as unset. Field metadata: ``secret`` (its value is never shown), ``choices`` (a tuple of allowed texts), ``least`` and
-    ``most`` (bounds of a number, inclusive). Raises SettingsError.
+    Fields are str, int, float, bool, Path, ``X | None`` or ``tuple[X, ...]`` (comma separated). An empty variable is an
+    unset one. Field metadata: ``secret`` (its value is never shown), ``choices`` (a tuple of allowed texts), ``least``
+    and ``most`` (bounds of a number, inclusive). Raises SettingsError.
     """
     hints = typing.get_type_hints(cls)
     values: dict[str, Any] = {}
