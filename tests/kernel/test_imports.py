@@ -10,14 +10,14 @@ import pytest
 
 KERNEL = Path(__file__).parents[2] / "decision_service" / "kernel"
 ALLOWED = frozenset(
-    "__future__ bisect collections collections.abc dataclasses enum functools hashlib heapq itertools math operator "
-    "random types typing".split()
+    "__future__ bisect collections collections.abc dataclasses enum functools hashlib heapq itertools math "
+    "operator random types typing".split()
 )
 ITSELF = "decision_service.kernel"
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of everything imported; ``from a import b`` reads ``a.b``, relative ones start with a dot."""
+    """Line and dotted name of all that is imported; ``from a import b`` reads ``a.b``, relative ones start with a dot."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, name.name) for name in node.names)

@@ -1,0 +1,96 @@
+# `make run` starts everything; each target first makes what it needs.
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
+RUN_READY := $(VENV)/.run-ready
+DEV_READY := $(VENV)/.dev-ready
+
+PROTO_FILES := $(shell cd protos && find omniroute -name '*.proto' | sort)
+PROTOC = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I protos \
+	--python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1) $(PROTO_FILES)
+LOCK = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --upgrade \
+	--no-emit-index-url --no-annotate --no-header --quiet
+
+.PHONY: help setup dev run test test-full check check-format check-lint check-types check-imports check-protos fmt \
+	bench protos protos-baseline lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(RUN_READY) ## make .venv with what `run` needs
+
+dev: $(DEV_READY) ## make .venv with the tools of `check` and `test` too
+
+$(BIN)/pip:
+	@python="$$(.ci/python)"; echo "making $(VENV) with $$python"; "$$python" -m venv --clear $(VENV)
+
+$(RUN_READY): requirements.txt pyproject.toml | $(BIN)/pip
+	@echo "installing what the services need"
+	@$(PIP) install --require-hashes --requirement requirements.txt
+	@$(PIP) install --no-deps --editable .
+	@touch $@
+
+$(DEV_READY): requirements-dev.txt $(RUN_READY)
+	@echo "installing the development tools"
+	@$(PIP) install --require-hashes --requirement requirements-dev.txt
+	@touch $@
+
+run: $(RUN_READY) ## start the three services; Ctrl-C stops them
+	@exec $(BIN)/omnictl up
+
+test: $(DEV_READY) ## the suite of CI
+	@$(BIN)/python -m pytest -m "not full" -n 2 --dist loadfile -q
+
+test-full: $(DEV_READY) ## the long tests too
+	@$(BIN)/python -m pytest -q
+
+check: check-format check-lint check-types check-imports check-protos ## format, lint, types, imports, contract
+
+check-format: $(DEV_READY)
+	$(BIN)/ruff format --check --quiet .
+
+check-lint: $(DEV_READY)
+	$(BIN)/ruff check --quiet .
+
+check-types: $(DEV_READY)
+	$(BIN)/mypy
+
+check-imports: $(DEV_READY)
+	$(BIN)/lint-imports
+
+check-protos: $(DEV_READY)
+	$(BIN)/buf format --diff --exit-code protos
+	$(BIN)/buf lint
+	$(BIN)/buf breaking --against protos/baseline.binpb
+	@fresh="$$(mktemp -d)"; trap 'rm -rf "$$fresh"' EXIT; \
+	$(call PROTOC,"$$fresh"); \
+	diff --recursive --brief --exclude=__pycache__ "$$fresh" protos/gen \
+		|| { echo "generated stubs are not current: run make protos"; exit 1; }
+
+fmt: $(DEV_READY) ## format code and protos, fix what can be fixed
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format .
+	$(BIN)/buf format --write protos
+
+bench: $(DEV_READY) ## benchmarks; the last line is one JSON object of figures
+	@$(BIN)/python -m bench
+
+protos: $(DEV_READY) ## regenerate protos/gen
+	$(call PROTOC,protos/gen)
+
+protos-baseline: $(DEV_READY) ## at a release: what later changes must stay compatible with
+	$(BIN)/buf build --output protos/baseline.binpb
+
+lock: $(DEV_READY) ## renew the pinned requirements
+	$(LOCK) --output-file requirements.txt
+	$(LOCK) --group dev --output-file requirements-dev.txt
+	@touch $(RUN_READY) $(DEV_READY)
+
+clean: ## remove what can be made again, but never data
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
