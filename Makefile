@@ -62,7 +62,7 @@ check-types: $(DEV_READY)
 	$(BIN)/mypy
 
 check-imports: $(DEV_READY)
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 check-protos: $(DEV_READY)
 	$(BIN)/buf format --diff --exit-code protos

@@ -17,7 +17,7 @@ ITSELF = "decision_service.kernel"
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of all that is imported; ``from a import b`` reads ``a.b``, relative ones start with a dot."""
+    """Line and dotted name of each import; ``from a import b`` reads ``a.b``, relative ones start with a dot."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, name.name) for name in node.names)
