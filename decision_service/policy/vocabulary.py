@@ -1,0 +1,52 @@
+"""Words that a policy is written in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+STRATEGIES = (
+    "priority",
+    "weighted",
+    "round-robin",
+    "context-relay",
+    "fill-first",
+    "p2c",
+    "random",
+    "least-used",
+    "cost-optimized",
+    "reset-aware",
+    "reset-window",
+    "headroom",
+    "quota-weighted",
+    "strict-random",
+    "auto",
+    "lkgp",
+    "context-optimized",
+    "cache-optimized",
+    "fusion",
+    "pipeline",
+)
+SEVERAL_CALLS = frozenset({"fusion", "pipeline"})
+INTERNAL_STRATEGY = "quota-share"
+
+# Name or alias -> name.
+ROUTERS: Mapping[str, str] = MappingProxyType(
+    {
+        "rules": "rules",
+        "score": "score",
+        "cost": "cost",
+        "eco": "cost",
+        "latency": "latency",
+        "fast": "latency",
+        "sla-aware": "sla-aware",
+        "sla": "sla-aware",
+        "lkgp": "lkgp",
+        "nadir": "nadir",
+    }
+)
+
+WINDOWS = ("session", "weekly", "monthly")
+TASK_TYPES = ("coding", "review", "planning", "analysis", "debugging", "documentation")
+ACCOUNT_TIERS = ("ultra", "pro", "standard", "free")
+CAPABILITIES = ("tools", "vision", "audio", "structured_output", "reasoning", "embeddings")
