@@ -28,7 +28,9 @@ class Roster:
     """What routing works on.
 
     Keys: providers by id; connections by (provider, id); facts by (provider, model); combos by name; overrides by
-    (api key id, resolved channel); keys by id.
+    (api key id, resolved channel); keys by id. Mappings stand in the order in which they are tried. Derived:
+    connections by provider, providers that serve a bare model id, and the whole pool of the `auto` channels in its
+    total order.
     """
 
     providers: Mapping[str, Provider]
@@ -41,6 +43,7 @@ class Roster:
     settings: Settings = Settings()
     version: int = 1
     accounts: Mapping[str, tuple[Connection, ...]] = field(init=False)
+    serving: Mapping[str, tuple[str, ...]] = field(init=False)
     pool: tuple[Candidate, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,12 +51,23 @@ class Roster:
         for connection in self.connections.values():
             accounts.setdefault(connection.provider, []).append(connection)
         object.__setattr__(self, "accounts", {name: tuple(group) for name, group in accounts.items()})
+        object.__setattr__(self, "serving", self._serving())
+        ordered = sorted(self.mappings, key=lambda m: (-m.priority, -len(m.pattern), m.pattern))
+        object.__setattr__(self, "mappings", tuple(ordered))
         object.__setattr__(self, "pool", tuple(sorted(self._pool(), key=lambda c: (c.provider, c.model, c.connection))))
 
     def _pool(self) -> Iterable[Candidate]:
         for connection in self.connections.values():
             for model in connection.models or self.providers[connection.provider].models[:1]:
                 yield self.candidate(connection, model)
+
+    def _serving(self) -> dict[str, tuple[str, ...]]:
+        serving: dict[str, dict[str, None]] = {}
+        for provider in sorted(self.accounts):
+            listed = [model for connection in self.accounts[provider] for model in connection.models]
+            for model in (*self.providers[provider].models, *listed):
+                serving.setdefault(model, {})[provider] = None
+        return {model: tuple(providers) for model, providers in serving.items()}
 
     def candidate(self, connection: Connection, model: str) -> Candidate:
         """The candidate of one model on one connection, with what the catalogue knows of it."""

@@ -16,3 +16,21 @@ def economic_tier(facts: ModelFacts) -> EconomicTier:
     if price <= 0:
         return EconomicTier.FREE
     return EconomicTier.CHEAP if price <= CHEAP_UP_TO else EconomicTier.PREMIUM
+
+FREE_HINT_UP_TO = 15
+CHEAP_HINT_UP_TO = 50
+
+
+def recommended_tier(specificity: float) -> EconomicTier:
+    """The least tier that a specificity hint of 0..100 asks for."""
+    if specificity <= FREE_HINT_UP_TO:
+        return EconomicTier.FREE
+    return EconomicTier.CHEAP if specificity <= CHEAP_HINT_UP_TO else EconomicTier.PREMIUM
+
+
+_MISMATCH = {EconomicTier.FREE: 0.2, EconomicTier.CHEAP: 0.4, EconomicTier.PREMIUM: 0.3}
+
+
+def specificity_match(tier: EconomicTier, specificity: float) -> float:
+    """0.9 where the tier is the recommended one, else what the tier gives for a mismatch."""
+    return 0.9 if tier is recommended_tier(specificity) else _MISMATCH[tier]

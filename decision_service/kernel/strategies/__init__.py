@@ -1,0 +1,37 @@
+"""The table of strategies, in documentation order.
+
+A strategy takes the available units in pool order, never none, and answers the same units in the order of the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from decision_service.kernel.draft import Ask, Draft
+from decision_service.kernel.pool import Unit
+from decision_service.kernel.strategies.auto import auto
+from decision_service.kernel.strategies.fixed import fill_first, priority
+from decision_service.kernel.strategies.measured import context_optimized, cost_optimized, least_used, p2c, random
+from decision_service.kernel.strategies.quota import headroom, reset_aware, reset_window
+from decision_service.kernel.strategies.rotation import round_robin, weighted
+
+Strategy = Callable[[list[Unit], Ask, Draft], list[Unit]]
+
+STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
+    {
+        "priority": priority,
+        "weighted": weighted,
+        "round-robin": round_robin,
+        "fill-first": fill_first,
+        "p2c": p2c,
+        "random": random,
+        "least-used": least_used,
+        "cost-optimized": cost_optimized,
+        "reset-aware": reset_aware,
+        "reset-window": reset_window,
+        "headroom": headroom,
+        "auto": auto,
+        "context-optimized": context_optimized,
+    }
+)

@@ -1,0 +1,166 @@
+"""What a decision changes, and what time changes: the events that are not outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from decision_service.kernel.decide import Decision
+from decision_service.kernel.draft import Advance, DropBatch, Exclude, PinUnit, Readmit, TurnRotation
+from decision_service.kernel.health import Phase, grant_probe, readmit, start_exclusion, withdraw_probe
+from decision_service.kernel.model import MINUTE, SECOND, ProviderClass
+from decision_service.kernel.state import TICKETS_KEPT, Batch, Lease, Rotation, RoutingState, Ticket
+
+PROBE_GRACE_MS = 30 * SECOND
+SESSION_LEASE_MS = 10 * MINUTE
+
+
+def commit(state: RoutingState, decision: Decision, decision_id: str) -> Ticket:
+    """A decision takes effect: its draws are kept and its first call is leased."""
+    now = decision.turn.now
+    state.seq += 1
+    for effect in decision.effects:
+        _EFFECTS[type(effect)](state, effect, now)
+    ticket = Ticket(
+        id=decision_id,
+        seq=state.seq,
+        at=now,
+        expires_at=now + decision.lease_ms,
+        combo=decision.combo,
+        scope=decision.scope,
+        shape=decision.shape,
+        api_key_id=decision.request.api_key_id,
+        session_id=decision.request.session_id,
+        chain=decision.chain,
+    )
+    state.tickets[decision_id] = ticket
+    state.schedule(ticket.expires_at, decision_id)
+    open_lease(state, ticket, 0, now, decision.timeouts[0], probing=decision.probe)
+    if len(state.tickets) > TICKETS_KEPT:
+        _, oldest = state.tickets.popitem(last=False)
+        end_ticket(state, oldest)
+    return ticket
+
+
+def _advance(state: RoutingState, effect: Advance, now: int) -> None:
+    state.counters[effect.scope] = state.counters.get(effect.scope, 0) + 1
+
+
+def _turn_rotation(state: RoutingState, effect: TurnRotation, now: int) -> None:
+    state.rotations[effect.scope] = Rotation(effect.unit, effect.index)
+
+
+def _drop_batch(state: RoutingState, effect: DropBatch, now: int) -> None:
+    state.rotations.setdefault(effect.scope, Rotation()).batch = None
+
+
+def _pin_unit(state: RoutingState, effect: PinUnit, now: int) -> None:
+    state.rotations.setdefault(effect.scope, Rotation()).batch = Batch(effect.unit, "", 0)
+
+
+def _exclude(state: RoutingState, effect: Exclude, now: int) -> None:
+    key = (effect.scope, effect.candidate)
+    state.exclusions[key] = start_exclusion(state.exclusion(*key), now)
+    state.touched.add(("exclusion", "\0".join(key)))
+
+
+def _readmit(state: RoutingState, effect: Readmit, now: int) -> None:
+    key = (effect.scope, effect.candidate)
+    state.exclusions[key] = readmit(state.exclusion(*key), now)
+    state.touched.add(("exclusion", "\0".join(key)))
+
+
+_EFFECTS: Mapping[type, Callable[[RoutingState, Any, int], None]] = MappingProxyType(
+    {
+        Advance: _advance,
+        TurnRotation: _turn_rotation,
+        DropBatch: _drop_batch,
+        PinUnit: _pin_unit,
+        Exclude: _exclude,
+        Readmit: _readmit,
+    }
+)
+
+
+def open_lease(
+    state: RoutingState, ticket: Ticket, place: int, now: int, timeout_ms: int, *, probing: bool = False
+) -> None:
+    """A call of a decision begins: one in-flight slot, and the probe permits that it is due."""
+    member = ticket.chain[place]
+    account = member.account
+    ticket.leases[place] = Lease(member, place, state.seq)
+    account.in_flight += 1
+    account.recent_requests(now)
+    account.recent.append(now)
+    account.last_used = state.seq
+    slot = (ticket.scope, member.unit_key)
+    state.step_leases[slot] = state.step_leases.get(slot, 0) + 1
+    if ticket.session_id and member.candidate.provider_class is ProviderClass.OAUTH:
+        _lease_session(account.sessions, ticket.session_id, now)
+    until = now + timeout_ms + PROBE_GRACE_MS
+    breaker = member.provider.breaker
+    if probing and breaker.phase(now) is Phase.HALF_OPEN:
+        member.provider.breaker = grant_probe(breaker, ticket.id, until)
+    if state.exclusions and state.exclusion(ticket.scope, member.id).due(now):
+        key = (ticket.scope, member.id)
+        state.exclusions[key] = replace(state.exclusions[key], probe=ticket.id, probe_until=until)
+        ticket.exclusion_probe = member.id
+
+
+def _lease_session(sessions: dict[str, int], session: str, now: int) -> None:
+    sessions.pop(session, None)
+    sessions[session] = now + SESSION_LEASE_MS
+    while sessions:
+        oldest = next(iter(sessions))
+        if sessions[oldest] > now:
+            break
+        del sessions[oldest]
+
+
+def close_lease(state: RoutingState, ticket: Ticket, place: int) -> None:
+    """A call of a decision has ended, one way or another."""
+    lease = ticket.leases.pop(place, None)
+    if lease is None:
+        return
+    lease.member.account.in_flight -= 1
+    slot = (ticket.scope, lease.member.unit_key)
+    left = state.step_leases[slot] - 1
+    if left:
+        state.step_leases[slot] = left
+    else:
+        del state.step_leases[slot]
+    provider = lease.member.provider
+    if provider.breaker.probe == ticket.id:
+        provider.breaker = withdraw_probe(provider.breaker, ticket.id)
+    return_exclusion_permit(state, ticket)
+
+
+def return_exclusion_permit(state: RoutingState, ticket: Ticket) -> None:
+    """A decision that probed an exclusion and learned nothing gives the permit back."""
+    key = (ticket.scope, ticket.exclusion_probe)
+    exclusion = state.exclusions.get(key)
+    if ticket.exclusion_probe and exclusion is not None and exclusion.probe == ticket.id:
+        state.exclusions[key] = replace(exclusion, probe="", probe_until=0)
+    ticket.exclusion_probe = ""
+
+
+def end_ticket(state: RoutingState, ticket: Ticket) -> None:
+    """Every lease of a decision ends; nothing of it is in flight any more."""
+    for place in list(ticket.leases):
+        close_lease(state, ticket, place)
+    ticket.over = True
+
+
+def tick(state: RoutingState, now: int) -> int:
+    """Time passes: leases that ran out are abandoned. Answers how many decisions were."""
+    abandoned = 0
+    while (ticket_id := state.due(now)) is not None:
+        ticket = state.tickets.get(ticket_id)
+        if ticket is not None and not ticket.over:
+            state.seq += 1
+            end_ticket(state, ticket)
+            ticket.abandoned = True
+            abandoned += 1
+    return abandoned

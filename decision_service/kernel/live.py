@@ -1,0 +1,161 @@
+"""What changes while the service runs: live records of providers, connections and targets, and the members over them.
+
+Only ``apply`` and ``observe`` write these. A record outlives a change of the roster; a member does not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from decision_service.kernel.health import NO_REST, Breaker, Rest
+from decision_service.kernel.model import Candidate, Connection, QuotaWindow, Step
+from decision_service.kernel.statistics import TargetStatistics, clamp01
+
+RECENT_MS = 60_000
+TIER_PRIORITY = {"ultra": 1.0, "pro": 0.67, "standard": 0.33, "free": 0.0}
+UNKNOWN_TIER_PRIORITY = 0.33
+UNKNOWN_COST = 1.0
+
+
+class ProviderRecord:
+    """Live state of one provider."""
+
+    __slots__ = ("breaker", "id")
+
+    def __init__(self, provider: str) -> None:
+        self.id = provider
+        self.breaker = Breaker()
+
+
+class AccountRecord:
+    """Live state of one connection.
+
+    ``in_flight`` counts live leases plus a given offset. ``cooldown`` and ``auth`` are its two rests. ``sessions``
+    maps a session to the instant at which its lease on this connection ends.
+    """
+
+    __slots__ = (
+        "auth",
+        "cooldown",
+        "fixed_quota",
+        "in_flight",
+        "key",
+        "last_used",
+        "other_sessions",
+        "provider",
+        "quota",
+        "quota_at",
+        "recent",
+        "recent_offset",
+        "sessions",
+    )
+
+    def __init__(self, provider: str, connection: str) -> None:
+        self.provider = provider
+        self.key = connection
+        self.cooldown: Rest = NO_REST
+        self.auth: Rest = NO_REST
+        self.quota: dict[str, QuotaWindow] = {}
+        self.quota_at: dict[str, int] = {}
+        self.fixed_quota = False
+        self.in_flight = 0
+        self.recent: deque[int] = deque()
+        self.recent_offset = 0
+        self.sessions: dict[str, int] = {}
+        self.other_sessions = 0
+        self.last_used = 0
+
+    def windows(self, now: int) -> Iterable[QuotaWindow]:
+        """The quota windows that have not started anew."""
+        return [w for w in self.quota.values() if w.reset_at is None or w.reset_at > now]
+
+    def remaining(self, now: int) -> float | None:
+        """The smallest remaining fraction of the known windows; 0 where a limit is reached; None: unknown."""
+        if not self.quota:
+            return None
+        fractions = [0.0 if w.limit_reached else clamp01(w.remaining) for w in self.windows(now)]
+        return min(fractions) if fractions else None
+
+    def recent_requests(self, now: int) -> int:
+        """Leases taken in the last 60 s."""
+        recent = self.recent
+        while recent and recent[0] <= now - RECENT_MS:
+            recent.popleft()
+        return len(recent) + self.recent_offset
+
+    def live_sessions(self, session: str, now: int) -> int:
+        """Sessions other than ``session`` that are leased here."""
+        live = sum(1 for name, until in self.sessions.items() if until > now and name != session)
+        return live + self.other_sessions
+
+
+class TargetRecord:
+    """Live state of one model on one connection."""
+
+    __slots__ = ("lockout", "statistics")
+
+    def __init__(self) -> None:
+        self.lockout: Rest = NO_REST
+        self.statistics = TargetStatistics()
+
+
+Records = tuple[ProviderRecord, AccountRecord, TargetRecord]
+
+
+class Member:
+    """A candidate in a pool, with its live records and what never changes of its factors.
+
+    ``place`` is its position in pool order. ``step`` is the combo's step that it stands for,
+    ``unit_key`` the unit of the pool.
+    """
+
+    __slots__ = (
+        "account",
+        "candidate",
+        "connection",
+        "cost",
+        "id",
+        "place",
+        "provider",
+        "step",
+        "target",
+        "tier_priority",
+        "unit_key",
+        "window",
+    )
+
+    def __init__(self, candidate: Candidate, connection: Connection, records: Records, step: Step) -> None:
+        self.candidate = candidate
+        self.id = candidate.id
+        self.connection = connection
+        self.provider, self.account, self.target = records
+        self.step = step
+        self.place = 0
+        self.unit_key = ""
+        self.cost = blended_cost(candidate)
+        self.window = candidate.facts.context_window
+        self.tier_priority = TIER_PRIORITY.get(candidate.account_tier.lower(), UNKNOWN_TIER_PRIORITY)
+
+    @property
+    def untroubled(self) -> bool:
+        """Nothing is on record that could stop it: the gate needs no closer look."""
+        connection, account = self.connection, self.account
+        return (
+            not self.provider.breaker.open
+            and not account.cooldown.until
+            and not account.auth.until
+            and not account.quota
+            and not self.target.lockout.until
+            and connection.enabled
+            and connection.usable
+            and connection.usable_until is None
+        )
+
+
+def blended_cost(candidate: Candidate) -> float:
+    """0.6 x input + 0.4 x output price, USD per 1M tokens; 1.0 when the input price is unknown."""
+    price_in, price_out = candidate.facts.input_price, candidate.facts.output_price
+    if price_in is None:
+        return UNKNOWN_COST
+    return 0.6 * price_in + 0.4 * (price_in if price_out is None else price_out)

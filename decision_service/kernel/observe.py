@@ -1,0 +1,234 @@
+"""One outcome folded into state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import StrEnum
+
+from decision_service.kernel.apply import close_lease, end_ticket, open_lease
+from decision_service.kernel.blame import Ruling, backoff_of, rule
+from decision_service.kernel.health import (
+    BREAKER_LIMITS,
+    Failure,
+    Verdict,
+    Wait,
+    fold_breaker,
+    fold_cooldown_success,
+    fold_exclusion,
+    fold_lockout_success,
+    fold_wait,
+    usable_hint,
+)
+from decision_service.kernel.live import AccountRecord, Member
+from decision_service.kernel.model import Outcome, OutcomeClass, QuotaWindow, Refused
+from decision_service.kernel.state import Batch, Rotation, RoutingState, Ticket
+from decision_service.kernel.strategies.rotation import counter_place, sticky_limit
+
+
+class Reception(StrEnum):
+    """What became of an outcome."""
+
+    ACCEPTED = "ACCEPTED"
+    DUPLICATE = "DUPLICATE"
+    UNKNOWN = "UNKNOWN"
+
+
+def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
+    """Folds one outcome of a known decision. UNKNOWN: nothing was changed, and ``observe_unknown`` may be asked.
+
+    Raises ``Refused`` for a target that is not in the decision's plan.
+    """
+    ticket = state.tickets.get(outcome.decision_id)
+    if ticket is None:
+        return Reception.UNKNOWN
+    if outcome.attempt in ticket.applied:
+        return Reception.DUPLICATE
+    place = place_of(ticket, outcome.target_id)
+    following = place_of(ticket, outcome.next_target_id) if outcome.next_target_id else place + 1
+    state.seq += 1
+    ticket.applied.add(outcome.attempt)
+    member = ticket.chain[place]
+    lease = ticket.leases.get(place)
+    ruling = rule(outcome.outcome_class, outcome.http_status, outcome.model_scoped)
+    probed = _fold_exclusion_probe(state, ticket, member, outcome, ruling, now)
+    if not (probed and outcome.outcome_class is OutcomeClass.TIMEOUT):
+        _fold_statistics(state, member, outcome, ruling, now)
+        if not ticket.abandoned and member.provider.breaker.moved_seq < ticket.seq:
+            _fold_machines(state, ticket, member, outcome, ruling, lease.seq if lease else ticket.seq, now)
+    _fold_rotation(state, ticket, member, outcome, ruling)
+    _move_lease(state, ticket, outcome, place, following, now)
+    return Reception.ACCEPTED
+
+
+def observe_unknown(state: RoutingState, outcome: Outcome, now: int) -> None:
+    """An outcome of a decision that this state does not know: statistics and usage, no state machine."""
+    if (outcome.provider, outcome.connection) not in state.roster.connections:
+        return
+    state.seq += 1
+    ruling = rule(outcome.outcome_class, outcome.http_status, outcome.model_scoped)
+    target = state.target(outcome.provider, outcome.connection, outcome.model)
+    if ruling.sampled:
+        target.statistics.add(outcome, now)
+        state.touched.add(("statistics", "\0".join((outcome.provider, outcome.connection, outcome.model))))
+    fold_quota(state.account(outcome.provider, outcome.connection), outcome.quota, outcome.at)
+
+
+def place_of(ticket: Ticket, target_id: str) -> int:
+    """The place in the plan that a target id names."""
+    if target_id.isdecimal() and 1 <= int(target_id) <= len(ticket.chain):
+        return int(target_id) - 1
+    raise Refused("INVALID_FIELD", f"target_id: {target_id!r} is not in the plan of {ticket.id}", field="target_id")
+
+
+def target_id_of(place: int) -> str:
+    """The id of a place in a plan."""
+    return str(place + 1)
+
+
+def _fold_statistics(state: RoutingState, member: Member, outcome: Outcome, ruling: Ruling, now: int) -> None:
+    candidate = member.candidate
+    if ruling.sampled:
+        member.target.statistics.add(outcome, now)
+        state.touched.add(("statistics", "\0".join((candidate.provider, candidate.connection, candidate.model))))
+    if outcome.quota:
+        fold_quota(member.account, outcome.quota, outcome.at)
+        state.touched.add(("quota", "\0".join((candidate.provider, candidate.connection))))
+
+
+def fold_quota(account: AccountRecord, windows: Iterable[QuotaWindow], at: int) -> None:
+    """Quota windows as an answer told them; of one window the newer word wins."""
+    if account.fixed_quota:
+        return
+    for window in windows:
+        if at >= account.quota_at.get(window.name, 0):
+            account.quota_at[window.name] = at
+            account.quota[window.name] = settled(window)
+
+
+def settled(window: QuotaWindow) -> QuotaWindow:
+    """Nothing left counts as the limit reached."""
+    return replace(window, limit_reached=True) if not window.remaining > 0.0 else window
+
+
+def _fold_machines(
+    state: RoutingState, ticket: Ticket, member: Member, outcome: Outcome, ruling: Ruling, lease_seq: int, now: int
+) -> None:
+    candidate, provider = member.candidate, member.provider
+    limits = BREAKER_LIMITS[candidate.provider_class]
+    breaker = fold_breaker(provider.breaker, ruling.breaker, ticket.id, now, limits, state.seq)
+    if breaker is not provider.breaker:
+        provider.breaker = breaker
+        state.touched.add(("breaker", provider.id))
+    if ruling.breaker is Verdict.SUCCESS:
+        _fold_success(state, member, lease_seq)
+    elif ruling.wait is not None:
+        hint = usable_hint(outcome.retry_after_ms) if ruling.hinted else None
+        failure = Failure(ruling.wait, lease_seq, state.seq, now, hint)
+        _fold_rest(state, member, failure, ruling)
+
+
+def _fold_success(state: RoutingState, member: Member, lease_seq: int) -> None:
+    account, target = member.account, member.target
+    if account.cooldown.set_seq >= 0 or account.auth.set_seq >= 0 or account.cooldown.step:
+        account.cooldown = fold_cooldown_success(account.cooldown, lease_seq)
+        account.auth = fold_cooldown_success(account.auth, lease_seq)
+        _touch_account(state, member)
+    if target.lockout.set_seq >= 0 or target.lockout.step:
+        target.lockout = fold_lockout_success(target.lockout, lease_seq)
+        _touch_target(state, member)
+
+
+def _fold_rest(state: RoutingState, member: Member, failure: Failure, ruling: Ruling) -> None:
+    backoff = backoff_of(ruling, member.candidate.provider_class)
+    if ruling.locks:
+        member.target.lockout = fold_wait(member.target.lockout, failure, backoff)
+        _touch_target(state, member)
+        return
+    account = member.account
+    if failure.wait is Wait.AUTH_FAILED:
+        account.auth = fold_wait(account.auth, failure, backoff)
+    else:
+        account.cooldown = fold_wait(account.cooldown, failure, backoff)
+    _touch_account(state, member)
+
+
+def _touch_account(state: RoutingState, member: Member) -> None:
+    state.touched.add(("cooldown", "\0".join((member.candidate.provider, member.candidate.connection))))
+
+
+def _touch_target(state: RoutingState, member: Member) -> None:
+    c = member.candidate
+    state.touched.add(("lockout", "\0".join((c.provider, c.connection, c.model))))
+
+
+def _fold_exclusion_probe(
+    state: RoutingState, ticket: Ticket, member: Member, outcome: Outcome, ruling: Ruling, now: int
+) -> bool:
+    """Folds the outcome of an exclusion's probe; answers whether it was one."""
+    exclusion = state.exclusions.get((ticket.scope, member.id)) if ticket.exclusion_probe == member.id else None
+    if exclusion is None or exclusion.probe != ticket.id:
+        return False
+    success = ruling.breaker is Verdict.SUCCESS
+    verdict = Verdict.SUCCESS if success else Verdict.FAILURE if ruling.blamed else Verdict.NEUTRAL
+    state.exclusions[ticket.scope, member.id] = fold_exclusion(exclusion, verdict, now)
+    state.touched.add(("exclusion", "\0".join((ticket.scope, member.id))))
+    return True
+
+
+def _fold_rotation(state: RoutingState, ticket: Ticket, member: Member, outcome: Outcome, ruling: Ruling) -> None:
+    fold = _ROTATIONS.get(ticket.combo.strategy)
+    current = state.roster.combos.get(ticket.combo.name)
+    if fold is None or current is None or current.strategy != ticket.combo.strategy:
+        return
+    declared = state.pool(current, current.name, ticket.api_key_id).units
+    if any(unit.key == member.unit_key for unit in declared):
+        fold(state, ticket, member, ruling)
+
+
+def _fold_round_robin(state: RoutingState, ticket: Ticket, member: Member, ruling: Ruling) -> None:
+    """A success fills the batch of its unit; a full batch moves the counter behind that unit."""
+    combo = state.roster.combos[ticket.combo.name]
+    limit = sticky_limit(combo.config, state.roster.settings)
+    if limit == 1 or ruling.breaker is not Verdict.SUCCESS:
+        return
+    rotation = state.rotations.setdefault(ticket.scope, Rotation())
+    batch = rotation.batch
+    successes = batch.successes + 1 if batch and batch.step == member.unit_key else 1
+    if successes < limit:
+        rotation.batch = Batch(member.unit_key, member.id, successes)
+        return
+    declared = state.pool(combo, combo.name, ticket.api_key_id).units
+    served = counter_place(Rotation(member.unit_key), declared)
+    following = declared[(served + 1) % len(declared)]
+    state.rotations[ticket.scope] = Rotation(following.key, following.place)
+
+
+def _fold_weighted(state: RoutingState, ticket: Ticket, member: Member, ruling: Ruling) -> None:
+    """Successes of the pinned unit fill its batch; a blamed failure ends it."""
+    rotation = state.rotations.get(ticket.scope)
+    if rotation is None or rotation.batch is None or rotation.batch.step != member.unit_key:
+        return
+    limit = state.roster.combos[ticket.combo.name].config.sticky_weighted_limit
+    rotation.batch.successes += ruling.breaker is Verdict.SUCCESS
+    if ruling.blamed or rotation.batch.successes >= limit:
+        rotation.batch = None
+
+
+_ROTATIONS = {"round-robin": _fold_round_robin, "weighted": _fold_weighted}
+
+
+def _move_lease(state: RoutingState, ticket: Ticket, outcome: Outcome, place: int, following: int, now: int) -> None:
+    """Ends the call's lease; a later attempt's end moves the chain on, a final one ends the decision."""
+    close_lease(state, ticket, place)
+    if ticket.over or outcome.attempt < ticket.latest:
+        return
+    ticket.latest = outcome.attempt
+    ends = outcome.final or outcome.outcome_class in (OutcomeClass.SUCCESS, OutcomeClass.CLIENT_CANCELLED)
+    for other in list(ticket.leases):
+        close_lease(state, ticket, other)
+    if ends or following >= len(ticket.chain):
+        end_ticket(state, ticket)
+    else:
+        timeout = ticket.combo.config.target_timeout_ms
+        open_lease(state, ticket, following, now, timeout)

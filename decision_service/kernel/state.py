@@ -1,0 +1,164 @@
+"""All routing state in one place. Only ``apply`` and ``observe`` write it; everything else reads."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from decision_service.kernel.grammar import resolve
+from decision_service.kernel.health import NOT_EXCLUDED, Exclusion
+from decision_service.kernel.live import AccountRecord, Member, ProviderRecord, Records, TargetRecord
+from decision_service.kernel.model import Candidate, Combo, Shape
+from decision_service.kernel.pool import Pool, compile_pool
+from decision_service.kernel.roster import Roster
+
+POOLS_KEPT = 4_096
+TICKETS_KEPT = 100_000
+
+
+@dataclass(slots=True)
+class Lease:
+    """One in-flight slot: a call of a decision that is under way. ``seq`` numbers its start."""
+
+    member: Member
+    place: int
+    seq: int
+
+
+@dataclass(slots=True)
+class Ticket:
+    """What is remembered of a decision.
+
+    ``chain`` holds the plan's calls in order. ``leases`` are the live ones by place in it. ``seq`` numbers the
+    decision: a breaker that moved later is of a newer generation. ``expires_at`` ends every lease.
+    """
+
+    id: str
+    seq: int
+    at: int
+    expires_at: int
+    combo: Combo
+    scope: str
+    shape: Shape
+    api_key_id: str
+    session_id: str
+    chain: Sequence[Member]
+    leases: dict[int, Lease] = field(default_factory=dict)
+    applied: set[int] = field(default_factory=set)
+    latest: int = 0
+    over: bool = False
+    abandoned: bool = False
+    exclusion_probe: str = ""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Consecutive successes on one step: of round-robin, or of a sticky weighted draw."""
+
+    step: str
+    member: str
+    successes: int
+
+
+@dataclass(slots=True)
+class Rotation:
+    """Where a rotating strategy stands: a step id with its index as declared, and the batch under way."""
+
+    step: str = ""
+    index: int = 0
+    batch: Batch | None = None
+
+
+class RoutingState:
+    """The state that decisions read and events change.
+
+    ``seq`` numbers events; ``counters`` belong to rotating groups, ``rotations`` to combos, ``exclusions`` to (scope,
+    candidate id), ``step_leases`` to (scope, step id). ``touched`` collects what changed and outlives a restart, as
+    (kind, key); whoever stores it clears it.
+    """
+
+    def __init__(self, roster: Roster) -> None:
+        self.roster = roster
+        self.seq = 0
+        self.providers: dict[str, ProviderRecord] = {}
+        self.accounts: dict[tuple[str, str], AccountRecord] = {}
+        self.targets: dict[tuple[str, str, str], TargetRecord] = {}
+        self.exclusions: dict[tuple[str, str], Exclusion] = {}
+        self.counters: dict[str, int] = {}
+        self.rotations: dict[str, Rotation] = {}
+        self.step_leases: dict[tuple[str, str], int] = {}
+        self.tickets: OrderedDict[str, Ticket] = OrderedDict()
+        self.touched: set[tuple[str, str]] = set()
+        self._pools: OrderedDict[tuple[str, str, str], Pool] = OrderedDict()
+        self._combos: OrderedDict[str, Combo] = OrderedDict()
+        self._timers: list[tuple[int, int, str]] = []
+
+    def records(self, candidate: Candidate) -> Records:
+        """The live records of a candidate, made when it is first seen."""
+        provider = self.provider(candidate.provider)
+        account = self.account(candidate.provider, candidate.connection)
+        return provider, account, self.target(candidate.provider, candidate.connection, candidate.model)
+
+    def provider(self, provider: str) -> ProviderRecord:
+        record = self.providers.get(provider)
+        if record is None:
+            record = self.providers[provider] = ProviderRecord(provider)
+        return record
+
+    def account(self, provider: str, connection: str) -> AccountRecord:
+        record = self.accounts.get((provider, connection))
+        if record is None:
+            record = self.accounts[provider, connection] = AccountRecord(provider, connection)
+        return record
+
+    def target(self, provider: str, connection: str, model: str) -> TargetRecord:
+        record = self.targets.get((provider, connection, model))
+        if record is None:
+            record = self.targets[provider, connection, model] = TargetRecord()
+        return record
+
+    def combo(self, model: str) -> Combo:
+        """The policy that a model string names; refuses unknown ones."""
+        combo = self._combos.get(model)
+        if combo is None:
+            combo = resolve(model, self.roster)
+            self._combos[model] = combo
+            if len(self._combos) > POOLS_KEPT:
+                self._combos.popitem(last=False)
+        return combo
+
+    def pool(self, combo: Combo, model: str, key_id: str) -> Pool:
+        """The compiled pool of a policy for a key."""
+        key = (combo.name, model, key_id)
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = self._pools[key] = compile_pool(combo, model, self.roster, key_id, self.records)
+            if len(self._pools) > POOLS_KEPT:
+                self._pools.popitem(last=False)
+        return pool
+
+    def change_roster(self, roster: Roster) -> None:
+        """Another roster from now on; live records of what is still there go on."""
+        self.roster = roster
+        self._pools.clear()
+        self._combos.clear()
+        kept = set(roster.connections)
+        for key in [key for key in self.accounts if key not in kept and not self.accounts[key].in_flight]:
+            del self.accounts[key]
+        for target in [t for t in self.targets if t[:2] not in kept and t[:2] not in self.accounts]:
+            del self.targets[target]
+
+    def exclusion(self, scope: str, candidate_id: str) -> Exclusion:
+        return self.exclusions.get((scope, candidate_id), NOT_EXCLUDED)
+
+    def schedule(self, due: int, ticket_id: str) -> None:
+        """Wakes a ticket up at an instant."""
+        heappush(self._timers, (due, self.seq, ticket_id))
+
+    def due(self, now: int) -> str | None:
+        """The next ticket whose instant has come; each call takes one off."""
+        if not self._timers or self._timers[0][0] > now:
+            return None
+        return heappop(self._timers)[2]

@@ -1,0 +1,91 @@
+"""Strategies that spread requests over time: weighted draws and round-robin batches."""
+
+from __future__ import annotations
+
+from decision_service.kernel.draft import Ask, Draft, DropBatch, PinUnit, TurnRotation
+from decision_service.kernel.model import ComboConfig, Settings
+from decision_service.kernel.pool import Unit
+from decision_service.kernel.state import Rotation
+
+DEFAULT_STICKY_LIMIT = 3
+
+
+def weighted(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
+    pinned = _pinned(units, ask, draft)
+    if pinned is not None:
+        first = pinned
+        draft.reason = "the step drawn before, kept until its successes are full"
+    else:
+        first = _draw(units, ask, draft)
+        if ask.combo.config.sticky_weighted_limit > 1:
+            draft.effects.append(PinUnit(ask.scope, first.key))
+    rest = [unit for unit in units if unit is not first]
+    return [first, *sorted(rest, key=lambda unit: -unit.step.weight)]
+
+
+def _pinned(units: list[Unit], ask: Ask, draft: Draft) -> Unit | None:
+    rotation = ask.state.rotations.get(ask.scope)
+    if rotation is None or rotation.batch is None or ask.combo.config.sticky_weighted_limit <= 1:
+        return None
+    for unit in units:
+        if unit.key == rotation.batch.step:
+            return unit
+    draft.effects.append(DropBatch(ask.scope))
+    return None
+
+
+def _draw(units: list[Unit], ask: Ask, draft: Draft) -> Unit:
+    weights = [unit.step.weight for unit in units]
+    total = sum(weights)
+    if total <= 0:
+        weights, total = [1.0] * len(units), float(len(units))
+    left = ask.turn.rng.random() * total
+    chosen = max(range(len(units)), key=lambda i: weights[i])
+    for index, weight in enumerate(weights):
+        left -= weight
+        if left < 0:
+            chosen = index
+            break
+    draft.propensity = weights[chosen] / total
+    draft.reason = "drawn by weight"
+    return units[chosen]
+
+
+def sticky_limit(config: ComboConfig, settings: Settings) -> int:
+    """Successes in a round-robin batch: the combo's value, else the settings', else 3."""
+    for value in (
+        config.sticky_round_robin_limit,
+        settings.combo_sticky_round_robin_limit,
+        settings.sticky_round_robin_limit,
+    ):
+        if value is not None:
+            return value
+    return DEFAULT_STICKY_LIMIT
+
+
+def round_robin(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
+    declared = ask.pool.units
+    rotation = ask.state.rotations.get(ask.scope) or Rotation()
+    start = counter_place(rotation, declared)
+    limit = sticky_limit(ask.combo.config, ask.state.roster.settings)
+    draft.reason = "next in rotation"
+    if limit == 1:
+        following = declared[(start + 1) % len(declared)]
+        draft.effects.append(TurnRotation(ask.scope, following.key, following.place))
+    elif (batch := rotation.batch) is not None:
+        serving = next((unit for unit in units if unit.key == batch.step), None)
+        if serving is None:
+            draft.effects.append(DropBatch(ask.scope))
+        else:
+            start = serving.place
+            serving.members.sort(key=lambda m: m.id != batch.member)
+            draft.reason = "serving its batch"
+    return sorted(units, key=lambda unit: (unit.place - start) % len(declared))
+
+
+def counter_place(rotation: Rotation, declared: tuple[Unit, ...]) -> int:
+    """Where a rotation stands among the declared units; a unit that is gone gives way to the one now in its place."""
+    for unit in declared:
+        if unit.key == rotation.step:
+            return unit.place
+    return rotation.index % len(declared)
