@@ -1,0 +1,138 @@
+"""The flow of a completion: who asks, what they need, who answers, what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from edge_gateway import controls, exchange, headers, json_body, problems
+from edge_gateway.attempts import Attempts
+from edge_gateway.auth import Caller, Gate
+from edge_gateway.clients import Execution, Services
+from edge_gateway.exchange import Exchange
+from edge_gateway.hangup import ends_at_hangup
+from edge_gateway.json_body import BodyLimits, Hangup
+from edge_gateway.problems import Refused
+from edge_gateway.relay import Relay
+from edge_gateway.report import OutcomeQueue
+from edge_gateway.surface import Surface
+from omniroute.decision.v1 import decision_pb2
+from omniroute.executor.v1 import executor_pb2
+from service_kit.errors import from_rpc_error
+
+# The executor ends a late request itself and says more about it; this is for an executor that does not.
+DEADLINE_SLACK_S = 1.0
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What every completion needs. ``request_limit_s`` is for a whole request."""
+
+    services: Services
+    gate: Gate
+    outcomes: OutcomeQueue
+    body_limits: BodyLimits
+    request_limit_s: float
+    clock: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request that was read and checked."""
+
+    body: bytes
+    caller: Caller
+    request: decision_pb2.DecideRequest
+    ignored: tuple[str, ...]
+
+
+class Completions:
+    """The ASGI endpoint of one surface."""
+
+    def __init__(self, house: House, surface: Surface) -> None:
+        self._house = house
+        self._surface = surface
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        served = exchange.of_scope(scope)
+        served.render = self._surface.render
+        ask = await self._read(scope, receive, served)
+        decision = await self._house.services.decide(ask.request)
+        served.decision_id = decision.decision_id
+        served.headers += headers.of_decision(decision, ask.ignored)
+        await self._carry_out(ask, decision, receive, served)
+
+    async def _read(self, scope: Scope, receive: Receive, served: Exchange) -> Ask:
+        incoming = headers.incoming(scope)
+        caller = await self._house.gate.admit(incoming)
+        wanted = controls.read(incoming)
+        raw = await json_body.read(receive, incoming, self._house.body_limits)
+        body = json_body.parse(raw)
+        self._surface.check(body)
+        features = self._surface.features(body, wanted.task)
+        served.model, served.stream = body["model"], features.stream
+        request = decision_pb2.DecideRequest(
+            request_id=served.request_id,
+            model=body["model"],
+            api_key_id=caller.api_key_id,
+            session_id=wanted.session or self._surface.session(caller.api_key_id, body),
+            session_explicit=bool(wanted.session),
+            features=features,
+            controls=wanted.routing,
+        )
+        return Ask(raw, caller, request, wanted.ignored)
+
+    async def _carry_out(
+        self, ask: Ask, decision: decision_pb2.DecideResponse, receive: Receive, served: Exchange
+    ) -> None:
+        """Execute the plan. However this ends, the decision's last lease is ended by a reported outcome."""
+        attempts = Attempts(decision, ask.caller.api_key_id, self._house.clock)
+        relay = Relay(served, attempts, self._house.outcomes, self._surface.end_marker, self._surface.stream_error)
+        left_s = max(0.0, self._house.request_limit_s - served.elapsed_s)
+        call = self._house.services.execute(self._execution(ask, decision, left_s), left_s + 2 * DEADLINE_SLACK_S)
+        ended = decision_pb2.OUTCOME_CLASS_LOCAL_CANCELLED
+        try:
+            await self._relay(relay, call, receive, left_s)
+            if relay.served:
+                ended = decision_pb2.OUTCOME_CLASS_SUCCESS
+            if relay.finished:
+                await relay.learn_the_rest(call)
+        except Hangup:
+            ended = decision_pb2.OUTCOME_CLASS_CLIENT_CANCELLED
+            raise
+        finally:
+            call.cancel()
+            self._house.outcomes.put(attempts.close(ended))
+
+    async def _relay(self, relay: Relay, call: Execution, receive: Receive, left_s: float) -> None:
+        try:
+            async with asyncio.timeout(left_s + DEADLINE_SLACK_S), ends_at_hangup(receive):
+                await relay.run(call)
+            await relay.finish()
+        except TimeoutError:
+            await relay.fail(problems.timed_out(round(1000 * self._house.request_limit_s)))
+        except Refused as refused:
+            await relay.fail(refused.problem)
+        except grpc.RpcError as error:
+            failure = from_rpc_error(error)
+            log.warning("executor failed", reason=failure.reason.value, detail=failure.message)
+            await relay.fail(problems.of_error(failure))
+
+    def _execution(self, ask: Ask, decision: decision_pb2.DecideResponse, left_s: float) -> executor_pb2.ExecuteRequest:
+        return executor_pb2.ExecuteRequest(
+            decision_id=decision.decision_id,
+            plan=decision.plan,
+            operation=self._surface.operation,
+            client_dialect=self._surface.dialect,
+            body=ask.body,
+            request_id=ask.request.request_id,
+            deadline_ms=max(1, round(1000 * left_s)),
+            effort=decision.effort,
+        )

@@ -1,0 +1,83 @@
+"""uvicorn's HTTP protocol with the limits that it leaves open: size of a head, and time for it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from edge_gateway import problems
+from edge_gateway.problems import INVALID_REQUEST, Problem
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Closes connections that are slow with a head, or that send on and on after their answer."""
+
+    max_head_bytes: int
+    head_timeout_s: float
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._wants_head = True
+        self._head_bytes = 0
+        self._late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_progress()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._progressed()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._wants_head:
+            self._head_bytes += len(data)
+        if self._wants_head or self.cycle.response_complete:
+            self._expect_progress()
+        super().data_received(data)
+        if self._wants_head and self._head_bytes > self.max_head_bytes and not self.transport.is_closing():
+            self._refuse(
+                431, "request_header_fields_too_large", f"head: too large; allowed: {self.max_head_bytes} bytes"
+            )
+
+    def on_headers_complete(self) -> None:
+        self._wants_head = False
+        self._progressed()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._wants_head = True
+        self._head_bytes = 0
+        self._progressed()
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "malformed_http", msg)
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        """Answer without a request that an application could see."""
+        body = problems.openai_body(Problem(status, INVALID_REQUEST, code, message))
+        head = (
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            f"x-request-id: {secrets.token_hex(16)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(STATUS_LINE[status] + head.encode() + body)
+        self.transport.close()
+
+    def _expect_progress(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(self.head_timeout_s, self.transport.close)
+
+    def _progressed(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+def bounded(max_head_bytes: int, head_timeout_s: float) -> type[BoundedProtocol]:
+    """The protocol class with these limits; uvicorn makes the instances."""
+    limits = {"max_head_bytes": max_head_bytes, "head_timeout_s": head_timeout_s}
+    return type("BoundedProtocol", (BoundedProtocol,), limits)
