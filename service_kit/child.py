@@ -42,8 +42,10 @@ class Child:
     async def ended(self) -> int:
         """Its exit status, once it ends and its output is read; negative for a signal."""
         status = await self._process.wait()
-        with suppress(TimeoutError):  # a grandchild may hold the pipe open for ever
+        try:
             await asyncio.wait_for(asyncio.shield(self._reading), OUTPUT_LIMIT_S)
+        except TimeoutError:  # a process that it left behind holds the pipe open
+            self._reading.cancel()
         return status
 
     async def stop(self, grace_s: float) -> int:

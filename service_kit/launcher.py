@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from service_kit import child, probe
 from service_kit.child import Child
-from service_kit.lifecycle import MISCONFIGURED
+from service_kit.lifecycle import MISCONFIGURED, Fatal
 
 PROBE_PAUSE_S = 0.05
 
@@ -57,7 +57,7 @@ class Limits:
     longest_pause_s: float = 5.0
 
 
-class LaunchError(Exception):
+class LaunchError(Fatal):
     """The whole cannot run; the text is for the person who started it."""
 
 

@@ -18,11 +18,16 @@ from service_kit.settings import SettingsError
 STOP_LIMIT_S = 30.0
 CRASHED, MISCONFIGURED = 1, 2
 
+
+class Fatal(Exception):
+    """An end that a person can do something about: its text goes to stderr as it is, without a stack."""
+
+
 Main = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 
 def run(main: Main, stop_limit_s: float = STOP_LIMIT_S) -> int:
-    """Run ``main(stop)`` to its end and return the exit status: 0, 1 after a crash, 2 after a SettingsError.
+    """Run ``main(stop)`` to its end and return the exit status: 0, 1 after a crash or Fatal, 2 after a SettingsError.
 
     SIGTERM and SIGINT set ``stop``; main then has ``stop_limit_s`` to return. A second signal ends the process at once.
     """
@@ -32,6 +37,9 @@ def run(main: Main, stop_limit_s: float = STOP_LIMIT_S) -> int:
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return MISCONFIGURED
+    except Fatal as error:
+        sys.stderr.write(f"{error}\n")
+        return CRASHED
     except Exception:  # noqa: BLE001 - the edge of the process
         structlog.get_logger().exception("crashed")
         return CRASHED
