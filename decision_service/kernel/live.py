@@ -31,8 +31,8 @@ class ProviderRecord:
 class AccountRecord:
     """Live state of one connection.
 
-    ``in_flight`` counts live leases plus a given offset. ``cooldown`` and ``auth`` are its two rests. ``sessions``
-    maps a session to the instant at which its lease on this connection ends.
+    ``in_flight`` counts live leases. ``cooldown`` and ``auth`` are its two rests. ``sessions`` maps a session to the
+    instant at which its lease on this connection ends. What is ``fixed`` does not move with events.
     """
 
     __slots__ = (
@@ -42,13 +42,13 @@ class AccountRecord:
         "in_flight",
         "key",
         "last_used",
-        "other_sessions",
         "provider",
         "quota",
         "quota_at",
         "recent",
-        "recent_offset",
+        "recent_fixed",
         "sessions",
+        "sessions_fixed",
     )
 
     def __init__(self, provider: str, connection: str) -> None:
@@ -61,9 +61,9 @@ class AccountRecord:
         self.fixed_quota = False
         self.in_flight = 0
         self.recent: deque[int] = deque()
-        self.recent_offset = 0
+        self.recent_fixed: int | None = None
         self.sessions: dict[str, int] = {}
-        self.other_sessions = 0
+        self.sessions_fixed: int | None = None
         self.last_used = 0
 
     def windows(self, now: int) -> Iterable[QuotaWindow]:
@@ -82,12 +82,13 @@ class AccountRecord:
         recent = self.recent
         while recent and recent[0] <= now - RECENT_MS:
             recent.popleft()
-        return len(recent) + self.recent_offset
+        return len(recent) if self.recent_fixed is None else self.recent_fixed
 
     def live_sessions(self, session: str, now: int) -> int:
         """Sessions other than ``session`` that are leased here."""
-        live = sum(1 for name, until in self.sessions.items() if until > now and name != session)
-        return live + self.other_sessions
+        if self.sessions_fixed is not None:
+            return self.sessions_fixed
+        return sum(1 for name, until in self.sessions.items() if until > now and name != session)
 
 
 class TargetRecord:

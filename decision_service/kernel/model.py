@@ -11,14 +11,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 from types import MappingProxyType
-from typing import Any
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
-
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class ProviderClass(StrEnum):
@@ -118,7 +115,7 @@ class ModelFacts:
     has: frozenset[str] = frozenset()
     lacks: frozenset[str] = frozenset()
     hidden: bool = False
-    fitness: Mapping[str, float] = NOTHING
+    fitness: Mapping[str, float] = field(default_factory=dict)
 
 
 UNKNOWN_FACTS = ModelFacts()
@@ -251,7 +248,7 @@ class Override:
     """What one key changes in one channel. Candidates are named by id."""
 
     excluded: frozenset[str] = frozenset()
-    multipliers: Mapping[str, float] = NOTHING
+    multipliers: Mapping[str, float] = field(default_factory=dict)
     order: tuple[str, ...] = ()
     strategy: str = ""
 

@@ -27,7 +27,8 @@ EMPTY: Mapping[str, object] = MappingProxyType({})
 class Roster:
     """What routing works on.
 
-    Keys: providers by id; connections by (provider, id); facts by (provider, model); combos by name; overrides by
+    Keys: providers by id; connections by (provider, id); facts by (provider, model), or by
+    (provider, model, connection) where an account knows better; combos by name; overrides by
     (api key id, resolved channel); keys by id. Mappings stand in the order in which they are tried. Derived:
     connections by provider, providers that serve a bare model id, and the whole pool of the `auto` channels in its
     total order.
@@ -35,7 +36,7 @@ class Roster:
 
     providers: Mapping[str, Provider]
     connections: Mapping[tuple[str, str], Connection]
-    facts: Mapping[tuple[str, str], ModelFacts] = field(default_factory=dict)
+    facts: Mapping[tuple[str, ...], ModelFacts] = field(default_factory=dict)
     combos: Mapping[str, Combo] = field(default_factory=dict)
     mappings: tuple[ModelMapping, ...] = ()
     overrides: Mapping[tuple[str, str], Override] = field(default_factory=dict)
@@ -72,7 +73,8 @@ class Roster:
     def candidate(self, connection: Connection, model: str) -> Candidate:
         """The candidate of one model on one connection, with what the catalogue knows of it."""
         provider = self.providers[connection.provider]
-        facts = self.facts.get((provider.id, model), UNKNOWN_FACTS)
+        own = self.facts.get((provider.id, model, connection.id))
+        facts = own or self.facts.get((provider.id, model), UNKNOWN_FACTS)
         return Candidate(
             provider=provider.id,
             model=model,

@@ -141,6 +141,8 @@ class TargetStatistics:
         self._quality = Quality()
         self.live_error_rate: float | None = None
         self.pinned = {name: max(0.0, x) for name, x in (pinned or {}).items() if isfinite(x)}
+        if pinned and "failure_rate" in pinned:
+            self.pinned.setdefault("failure_rate", 0.0)
         self._refresh()
 
     def add(self, outcome: Outcome, now: int) -> None:

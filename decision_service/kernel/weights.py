@@ -55,7 +55,7 @@ _TABLE = (
 
 
 def normalised(weights: Mapping[str, float]) -> Mapping[str, float]:
-    """Exactly the sixteen factors, summing to 1; what is absent, negative or not finite counts 0; none left: balanced."""
+    """Exactly the sixteen factors, summing to 1. Absent, negative or not finite counts 0; none left: balanced."""
     kept = {name: w if 0.0 < (w := weights.get(name, 0.0)) < float("inf") else 0.0 for name in FACTOR_NAMES}
     total = sum(kept.values())
     if total <= 0.0:

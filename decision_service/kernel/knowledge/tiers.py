@@ -17,6 +17,7 @@ def economic_tier(facts: ModelFacts) -> EconomicTier:
         return EconomicTier.FREE
     return EconomicTier.CHEAP if price <= CHEAP_UP_TO else EconomicTier.PREMIUM
 
+
 FREE_HINT_UP_TO = 15
 CHEAP_HINT_UP_TO = 50
 

@@ -1,0 +1,192 @@
+"""Runs a scenario through the kernel, on a clock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from random import Random
+from typing import Any
+
+from decision_service.kernel.apply import commit, tick
+from decision_service.kernel.decide import Decision, decide
+from decision_service.kernel.model import Controls, Outcome, OutcomeClass, QuotaWindow, Refused, Request, Turn
+from decision_service.kernel.observe import observe, target_id_of
+from decision_service.kernel.scoring import breakdown
+from decision_service.kernel.state import RoutingState
+from decision_service.policy.fields import Reader, flag, number, read_object, shape, text, whole
+from decision_service.policy.known import TRUSTED
+from decision_service.scenario.read import Scenario
+from decision_service.scenario.signals import apply_signals, read_window
+from service_kit.errors import invalid
+
+COUNT = whole(0, 2**53)
+ANY_TEXT = text(20_000)
+CONTROLS: Mapping[str, Reader] = {
+    "mode": ANY_TEXT,
+    "budget_usd": number(float("-inf")),
+    "budget_fallback": ANY_TEXT,
+    "min_context_tokens": COUNT,
+    "effort": ANY_TEXT,
+}
+FEATURES: Mapping[str, Reader] = {
+    **dict.fromkeys(("model", "api_key_id", "session_id", "task_type", "last_user_text"), ANY_TEXT),
+    **dict.fromkeys(("prompt_cache_key", "prompt_prefix_hash"), ANY_TEXT),
+    **dict.fromkeys(("session_explicit", "stream", "has_tools", "tool_choice_none", "needs_vision"), flag),
+    **dict.fromkeys(("needs_audio", "needs_structured_output", "has_reasoning_params"), flag),
+    "is_tool_continuation": flag,
+    **dict.fromkeys(("input_tokens", "max_output_tokens", "tool_count", "tool_rounds"), COUNT),
+    **dict.fromkeys(("tool_results_before_last_user", "last_user_chars", "context_tokens_to_last_user"), COUNT),
+    "specificity": number(0.0, 100.0),
+}
+DECIDE_KEYS = (*FEATURES, *CONTROLS, "seed", "operation")
+REPORT_KEYS = (
+    *("decision", "attempt", "target", "outcome_class", "http_status", "latency_ms", "ttft_ms", "input_tokens"),
+    *("output_tokens", "cached_tokens", "cost_usd", "retry_after_ms", "model_scoped", "next_target", "final"),
+    *("finish_reason", "quota"),
+)
+
+
+class Simulation:
+    """One run: the state, the clock and the decisions so far."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.state = RoutingState(scenario.roster)
+        self.now = scenario.now
+        self.seed = scenario.seed
+        self.decisions: list[Decision | None] = []
+        for candidate, signals in zip(scenario.candidates, scenario.signals, strict=True):
+            apply_signals(self.state, candidate, signals, self.now)
+
+    def decide(self, raw: Any, path: str) -> dict[str, Any]:
+        number_ = len(self.decisions)
+        given = read_object(raw, path, DECIDE_KEYS)
+        request = read_request(given, path)
+        seed = COUNT(given.get("seed", self.seed + number_), f"{path}.seed", TRUSTED)
+        tick(self.state, self.now)
+        try:
+            decision = decide(request, self.state, Turn(self.now, seed, Random(seed)))
+        except Refused as refused:
+            self.decisions.append(None)
+            return {"decision": number_, "error": self._refusal(refused)}
+        shown = {"decision": number_, **answer(decision)}
+        self.decisions.append(decision)
+        commit(self.state, decision, str(number_))
+        return shown
+
+    def _refusal(self, refused: Refused) -> dict[str, Any]:
+        wait = None if refused.retry_at is None else max(0, refused.retry_at - self.now)
+        return {"reason": refused.reason, "message": refused.message, "retry_after_ms": wait}
+
+    def report(self, raw: Any, path: str) -> None:
+        given = read_object(raw, path, REPORT_KEYS)
+        number_ = COUNT(given.get("decision"), f"{path}.decision", TRUSTED)
+        decision = self.decisions[number_] if number_ < len(self.decisions) else None
+        if decision is None:
+            raise invalid(f"{path}.decision", shape(number_), "the number of a decide that was answered")
+        tick(self.state, self.now)
+        observe(self.state, self._outcome(given, str(number_), decision, path), self.now)
+
+    def _outcome(self, given: Mapping[str, Any], decision_id: str, decision: Decision, path: str) -> Outcome:
+        kind = given.get("outcome_class")
+        if kind not in list(OutcomeClass):
+            raise invalid(f"{path}.outcome_class", shape(kind), ", ".join(OutcomeClass))
+        counts = ("http_status", "latency_ms", "ttft_ms", "input_tokens", "output_tokens", "cached_tokens")
+        hint = given.get("retry_after_ms")
+        return Outcome(
+            decision_id=decision_id,
+            attempt=whole(1)(given.get("attempt", 1), f"{path}.attempt", TRUSTED),
+            target_id=_target_id(given.get("target"), decision, f"{path}.target") or target_id_of(0),
+            next_target_id=_target_id(given.get("next_target"), decision, f"{path}.next_target"),
+            outcome_class=OutcomeClass(kind),
+            at=self.now,
+            retry_after_ms=None if hint is None else COUNT(hint, f"{path}.retry_after_ms", TRUSTED),
+            model_scoped=flag(given.get("model_scoped", False), f"{path}.model_scoped", TRUSTED),
+            final=flag(given.get("final", kind == OutcomeClass.SUCCESS), f"{path}.final", TRUSTED),
+            finish_reason=ANY_TEXT(given.get("finish_reason", ""), f"{path}.finish_reason", TRUSTED),
+            cost_usd=number(0.0)(given.get("cost_usd", 0.0), f"{path}.cost_usd", TRUSTED),
+            quota=tuple(self._windows(given.get("quota") or [], f"{path}.quota")),
+            **{name: COUNT(given.get(name, 0), f"{path}.{name}", TRUSTED) for name in counts},
+        )
+
+    def _windows(self, rows: Any, path: str) -> Iterator[QuotaWindow]:
+        for i, row in enumerate(rows):
+            window, resets_in_s = read_window(row, f"{path}[{i}]")
+            reset_at = None if resets_in_s is None else self.now + int(resets_in_s * 1000)
+            yield QuotaWindow(window.name, window.remaining, reset_at, window.limit_reached)
+
+
+def _target_id(candidate_id: Any, decision: Decision, path: str) -> str:
+    if candidate_id is None:
+        return ""
+    for place, member in enumerate(decision.chain):
+        if member.id == candidate_id:
+            return target_id_of(place)
+    raise invalid(path, shape(candidate_id), "a target of that decision")
+
+
+def read_request(given: Mapping[str, Any], path: str) -> Request:
+    """The request of a decide event."""
+    if "model" not in given:
+        raise invalid(f"{path}.model", "nothing", "a model string")
+    values = {
+        name: read(given[name], f"{path}.{name}", TRUSTED)
+        for name, read in FEATURES.items()
+        if given.get(name) is not None
+    }
+    controls = {
+        name: read(given[name], f"{path}.{name}", TRUSTED)
+        for name, read in CONTROLS.items()
+        if given.get(name) is not None
+    }
+    return Request(**values, controls=Controls(**controls))
+
+
+def answer(decision: Decision) -> dict[str, Any]:
+    """What a decide event puts out."""
+    draft, now = decision.draft, decision.turn.now
+    scene = draft.scene
+    stops = {**decision.pool.rejected, **decision.rejected}
+    return {
+        "shape": decision.shape.value,
+        "targets": [member.id for member in decision.chain],
+        "judge": None,
+        "strategy": decision.combo.strategy,
+        "router_strategy": draft.router_strategy or None,
+        "combo": decision.combo.name,
+        "reason": draft.reason,
+        "exploration": draft.exploration,
+        "propensity": draft.propensity,
+        "seed": decision.turn.seed,
+        "effort": decision.effort or None,
+        "probe": decision.probe,
+        "incident_mode": decision.incident,
+        "opened_filters": list(decision.opened),
+        "ignored_controls": list(decision.ignored),
+        "weights": dict(draft.weights),
+        "scores": dict(draft.scores),
+        "factors": {m.id: breakdown(m, scene) for m in draft.scored} if scene else {},
+        "rejected": [
+            {
+                "candidate": candidate,
+                "filter": stop.filter,
+                "reason": stop.reason,
+                "until_ms": None if stop.until is None else max(0, stop.until - now),
+            }
+            for candidate, stop in stops.items()
+        ],
+    }
+
+
+def run(scenario: Scenario) -> Iterator[dict[str, Any]]:
+    """The answers of the decide events, in order. Raises INVALID_FIELD at the first bad event."""
+    simulation = Simulation(scenario)
+    for i, event in enumerate(scenario.events):
+        path = f"events[{i}]"
+        given = read_object(event, path, ("decide", "report", "advance_ms"))
+        if len(given) != 1:
+            raise invalid(path, f"{len(given)} kinds at once", "one of decide, report, advance_ms")
+        if "advance_ms" in given:
+            simulation.now += COUNT(given["advance_ms"], f"{path}.advance_ms", TRUSTED)
+        elif "report" in given:
+            simulation.report(given["report"], f"{path}.report")
+        else:
+            yield simulation.decide(given["decide"], f"{path}.decide")
