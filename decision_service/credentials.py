@@ -31,7 +31,7 @@ class OAuth:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Exactly one of an API key, a reference (``env:NAME``, ``file:/path``) and OAuth tokens; none of them: none needed."""
+    """One of an API key, a reference (``env:NAME``, ``file:/path``) and OAuth tokens; none of them: none is needed."""
 
     api_key: str = field(default="", repr=False)
     reference: str = ""
@@ -41,8 +41,9 @@ class Credential:
 NO_CREDENTIAL = Credential()
 
 
-def stored(credential: Credential, owner: str, vault: Vault) -> dict[str, Any]:
+def stored(credential: Credential, connection_id: str, vault: Vault) -> dict[str, Any]:
     """The columns of a connection that hold its credential."""
+    owner = _owner(connection_id)
     columns: dict[str, Any] = {
         "credential_kind": "none",
         "reference": "",
@@ -82,10 +83,14 @@ def opened(record: ConnectionRecord, vault: Vault) -> Credential:
         return Credential(reference=record.reference)
     if record.sealed is None:
         return NO_CREDENTIAL
-    plain = vault.open(record.sealed, record.id)
+    plain = vault.open(record.sealed, _owner(record.id))
     if record.credential_kind == "oauth":
         return Credential(oauth=OAuth(**orjson.loads(plain)))
     return Credential(api_key=plain.decode())
+
+
+def _owner(connection_id: str) -> str:
+    return f"connection/{connection_id}"
 
 
 def usable(record: ConnectionRecord, provider_class: str, environ: Mapping[str, str]) -> bool:

@@ -53,8 +53,8 @@ class Vault:
             return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], owner.encode())
         except InvalidTag:
             raise VaultError(
-                f"the stored secret of {owner!r} cannot be decrypted: it was stored under another secret key, or damaged;"
-                " start with that key, or store the secret again"
+                f"the stored secret of {owner} cannot be decrypted: it was stored under another secret key, or is"
+                " damaged; start with that key, or store the secret again"
             ) from None
 
     def key_digest(self, key: str) -> bytes:
@@ -66,16 +66,24 @@ class Vault:
 
         Raises VaultError.
         """
+        with sql.reading(engine) as connection:
+            known = connection.execute(select(tables.key_check.c.digest)).scalar_one_or_none()
+        if known is None:
+            known = self._remember(engine)
+        if not hmac.compare_digest(known, self._check):
+            raise VaultError(
+                "the store's secrets were written under another secret key: set OMNIROUTE_SECRET_KEY to that key, or"
+                f" put its {KEY_FILE} back, or begin with an empty store"
+            )
+
+    def _remember(self, engine: Engine) -> bytes:
+        """The digest that is now in the store: another process may have been first."""
         with engine.begin() as connection:
             sql.next_revision(connection)
-            known = connection.execute(select(tables.key_check.c.digest)).scalar_one_or_none()
+            known: bytes | None = connection.execute(select(tables.key_check.c.digest)).scalar_one_or_none()
             if known is None:
                 connection.execute(insert(tables.key_check).values(id=1, digest=self._check))
-            elif not hmac.compare_digest(known, self._check):
-                raise VaultError(
-                    "the store's secrets were written under another secret key: set OMNIROUTE_SECRET_KEY to that key or put"
-                    f" its {KEY_FILE} back, or begin with an empty store"
-                )
+            return known or self._check
 
 
 def load_secret_key(given: str, data_dir: Path) -> str:

@@ -165,3 +165,10 @@ def model_name(value: Any, path: str, known: Known) -> str:
         raise invalid(path, shape(value), "provider/model, at most 256 characters")
     provider_name(provider, path, known)
     return str(value)
+
+
+def read_fields(value: Any, path: str, readers: Mapping[str, Reader], known: Known) -> dict[str, Any]:
+    """The fields of an object, each by its reader; nulls are left out and unknown keys refused."""
+    given = read_object(value, path, readers)
+    prefix = f"{path}." if path else ""
+    return {key: readers[key](item, f"{prefix}{key}", known) for key, item in given.items() if item is not None}

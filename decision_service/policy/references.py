@@ -65,6 +65,4 @@ class _Walk:
             return
         if inner.strategy in SEVERAL_CALLS or (inner.strategy == "auto" and not inner.steps):
             what = f"a {inner.strategy} combo" if inner.steps else "an auto combo without steps"
-            raise invalid(
-                at, f"{target!r}, {what}", "one that can be laid flat (fusion takes others as members)"
-            )
+            raise invalid(at, f"{target!r}, {what}", "one that can be laid flat (fusion takes others as members)")

@@ -1,0 +1,44 @@
+"""What is known of providers and models once the operator's word is laid over the catalogue's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from decision_service.catalog import Catalog, KnownProvider
+from decision_service.kernel.model import UNKNOWN_FACTS, ModelFacts, ProviderClass
+from decision_service.store.records import ModelRecord, ProviderRecord
+
+
+def provider_ids(catalog: Catalog, stored: Iterable[str], demo: Iterable[KnownProvider]) -> frozenset[str]:
+    """Every provider that a policy may name."""
+    return catalog.ids.union(stored, (provider.id for provider in demo))
+
+
+def known_provider(
+    catalogued: KnownProvider | None, record: ProviderRecord | None, models: Iterable[ModelRecord]
+) -> KnownProvider:
+    """One provider, with the operator's changes; at least one of ``catalogued`` and ``record`` is given."""
+    known = catalogued
+    if record is not None:
+        known = replace(
+            known or KnownProvider(record.id, record.name, ProviderClass(record.provider_class)),
+            name=record.name,
+            provider_class=ProviderClass(record.provider_class),
+            dialect=record.dialect,
+            base_url=record.base_url,
+        )
+    assert known is not None
+    changed = {model.model: overridden(known.facts.get(model.model, UNKNOWN_FACTS), model.facts) for model in models}
+    return replace(known, facts={**known.facts, **changed}) if changed else known
+
+
+def overridden(facts: ModelFacts, given: Mapping[str, Any]) -> ModelFacts:
+    """Facts with what an operator knows better; ``capabilities`` replaces what has been known of them."""
+    plain = {name: value for name, value in given.items() if name not in ("name", "capabilities")}
+    if "capabilities" in given:
+        names = given["capabilities"]
+        plain["has"] = frozenset(name for name in names if not name.startswith("-"))
+        plain["lacks"] = frozenset(name.removeprefix("-") for name in names if name.startswith("-"))
+    return replace(facts, **plain)
