@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from random import Random
 from types import MappingProxyType
+
+from decision_service.kernel.dice import Rng
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -328,11 +329,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Time and dice of one decision. Draw only with ``rng.random()``: its sequence is stable between versions."""
+    """Time and dice of one decision."""
 
     now: int
     seed: int
-    rng: Random
+    rng: Rng
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from random import Random
 from typing import Any
 
 from decision_service.kernel.apply import commit, tick
 from decision_service.kernel.decide import Decision, decide
+from decision_service.kernel.dice import Dice
 from decision_service.kernel.model import Controls, Outcome, OutcomeClass, QuotaWindow, Refused, Request, Turn
 from decision_service.kernel.observe import observe, target_id_of
 from decision_service.kernel.scoring import breakdown
@@ -63,7 +63,7 @@ class Simulation:
         seed = COUNT(given.get("seed", self.seed + number_), f"{path}.seed", TRUSTED)
         tick(self.state, self.now)
         try:
-            decision = decide(request, self.state, Turn(self.now, seed, Random(seed)))
+            decision = decide(request, self.state, Turn(self.now, seed, Dice(seed)))
         except Refused as refused:
             self.decisions.append(None)
             return {"decision": number_, "error": self._refusal(refused)}

@@ -1,20 +1,21 @@
-"""Orders that are drawn: the only method used is ``random()``, whose sequence Python keeps stable."""
+"""Orders that are drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
 from typing import TypeVar
+
+from decision_service.kernel.dice import Rng
 
 T = TypeVar("T")
 
 
-def pick_index(count: int, rng: Random) -> int:
+def pick_index(count: int, rng: Rng) -> int:
     """A uniform index below ``count``."""
     return min(count - 1, int(rng.random() * count))
 
 
-def shuffled(items: Sequence[T], rng: Random) -> list[T]:
+def shuffled(items: Sequence[T], rng: Rng) -> list[T]:
     """A uniform order."""
     keys = [rng.random() for _ in items]
     return [items[i] for i in sorted(range(len(items)), key=keys.__getitem__)]
