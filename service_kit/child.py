@@ -43,7 +43,8 @@ class Child:
         """Its exit status, once it ends and its output is read; negative for a signal."""
         status = await self._process.wait()
         try:
-            await asyncio.wait_for(asyncio.shield(self._reading), OUTPUT_LIMIT_S)
+            async with asyncio.timeout(OUTPUT_LIMIT_S):
+                await asyncio.shield(self._reading)
         except TimeoutError:  # a process that it left behind holds the pipe open
             self._reading.cancel()
         return status
@@ -52,7 +53,8 @@ class Child:
         """SIGTERM, then after the grace SIGKILL; the exit status."""
         self._signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(self._process.wait(), grace_s)
+            async with asyncio.timeout(grace_s):
+                await self._process.wait()
         except TimeoutError:
             self._signal(signal.SIGKILL)
         try:
