@@ -1,0 +1,11 @@
+"""Wire dialects of upstreams, by the name that a target gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from executor.dialects.frames import Dialect
+from executor.dialects.openai import OpenAI
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType({"openai": OpenAI()})

@@ -1,0 +1,226 @@
+"""The values that travel through an execution. Seconds are floats on the loop's clock; money is USD."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+MAX_ATTEMPTS = 30
+
+
+class OutcomeClass(StrEnum):
+    """What one attempt came to, by the contract's names."""
+
+    SUCCESS = "SUCCESS"
+    RATE_LIMITED = "RATE_LIMITED"
+    QUOTA_EXHAUSTED = "QUOTA_EXHAUSTED"
+    AUTH_FAILED = "AUTH_FAILED"
+    MODEL_NOT_FOUND = "MODEL_NOT_FOUND"
+    INVALID_REQUEST = "INVALID_REQUEST"
+    CONTEXT_TOO_LONG = "CONTEXT_TOO_LONG"
+    CONTENT_POLICY = "CONTENT_POLICY"
+    UPSTREAM_ERROR = "UPSTREAM_ERROR"
+    OVERLOADED = "OVERLOADED"
+    TIMEOUT = "TIMEOUT"
+    NETWORK = "NETWORK"
+    MALFORMED = "MALFORMED"
+    EMPTY = "EMPTY"
+    INTERRUPTED = "INTERRUPTED"
+    CLIENT_CANCELLED = "CLIENT_CANCELLED"
+    LOCAL_CANCELLED = "LOCAL_CANCELLED"
+
+
+class Shape(StrEnum):
+    """Shape of a plan."""
+
+    SINGLE = "SINGLE"
+    FUSION = "FUSION"
+    PIPELINE = "PIPELINE"
+    AGENTIC = "AGENTIC"
+    FANOUT = "FANOUT"
+
+
+class Operation(StrEnum):
+    """Kind of call."""
+
+    CHAT = "CHAT"
+    EMBEDDINGS = "EMBEDDINGS"
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """USD per 1M tokens; None where unknown."""
+
+    input: float | None = None
+    output: float | None = None
+    cached_input: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One call that may be made. ``context_window`` is in tokens, 0 when unknown."""
+
+    target_id: str
+    provider: str
+    model: str
+    connection_id: str
+    base_url: str
+    dialect: str = "openai"
+    timeout_s: float = 120.0
+    prompt: str = ""
+    estimated_cost_usd: float = 0.0
+    context_window: int = 0
+    prices: Prices = Prices()
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRules:
+    """Most attempts of the request, and most retries on one target."""
+
+    max_attempts: int = MAX_ATTEMPTS
+    max_retries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to call. SINGLE: ``targets`` is the chain in order."""
+
+    shape: Shape
+    targets: tuple[Target, ...]
+    retry: RetryRules = RetryRules()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What the client asked for; ``body`` is its parsed JSON, never changed."""
+
+    decision_id: str
+    body: Mapping[str, Any]
+    operation: Operation = Operation.CHAT
+    request_id: str = ""
+    traceparent: str = ""
+    effort: str = ""
+
+    @property
+    def stream(self) -> bool:
+        return self.operation is Operation.CHAT and self.body.get("stream") is True
+
+    @property
+    def wants_usage(self) -> bool:
+        options = self.body.get("stream_options")
+        return isinstance(options, dict) and options.get("include_usage") is True
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens. ``reasoning`` is part of ``output``, ``cached`` of ``input``."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    reasoning: int = 0
+    estimated: bool = False
+
+    def cost_usd(self, prices: Prices) -> float:
+        """0 when the input price is unknown; a missing output price is the input price."""
+        if prices.input is None:
+            return 0.0
+        cached = min(self.cached, self.input)
+        cached_price = prices.input if prices.cached_input is None else prices.cached_input
+        output_price = prices.input if prices.output is None else prices.output
+        return ((self.input - cached) * prices.input + cached * cached_price + self.output * output_price) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaWindow:
+    """One window of a connection's quota. ``reset_at`` is in Unix seconds, None when unknown."""
+
+    name: str
+    remaining_fraction: float
+    reset_at: float | None = None
+    limit_reached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed, as far as the client and the next step need it.
+
+    ``message`` is safe to show: cut and without secrets. ``returned`` failures would be the same everywhere, so they go
+    to the client at once. ``retryable`` ones may be tried again on the same target. ``client_status`` is what the
+    client sees when this failure decides.
+    """
+
+    outcome_class: OutcomeClass
+    message: str
+    client_status: int
+    http_status: int = 0
+    code: str = ""
+    type: str = ""
+    param: str = ""
+    retry_after_ms: int | None = None
+    model_scoped: bool = False
+    returned: bool = False
+    retryable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one call to one target came to. ``place`` is the target's place in its chain; ``ended_at`` Unix seconds."""
+
+    number: int
+    place: int
+    target: Target
+    outcome_class: OutcomeClass
+    latency_ms: int
+    ended_at: float
+    http_status: int = 0
+    ttft_ms: int = 0
+    usage: Usage = Usage()
+    cost_usd: float = 0.0
+    finish_reason: str = ""
+    quota: tuple[QuotaWindow, ...] = ()
+    committed: bool = False  # bytes of its answer went to the client
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Start of the client's answer. Header names are in lower case."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    target: Target | None
+    attempts: int
+    cost_usd: float
+    error_code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Bytes for the client."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An attempt that ended. ``next_target_id`` is empty when none follows."""
+
+    attempt: Attempt
+    next_target_id: str = ""
+    final: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The end: tokens of the answer, cost and number of all attempts."""
+
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float = 0.0
+    attempts: int = 0
+
+
+Event = Head | Chunk | Report | Done
+Sink = Callable[[Event], Awaitable[None]]

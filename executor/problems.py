@@ -1,0 +1,131 @@
+"""What the client gets when no target answered: status, headers and an OpenAI-shaped body."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+
+from executor.failover import Why
+from executor.model import Attempt, Failure, OutcomeClass
+
+C = OutcomeClass
+
+UNKNOWN_LONG_MS = 8 * 86_400_000
+UNKNOWN_LONG_READS_MS = 3_600_000
+
+CODES: Mapping[OutcomeClass, str] = MappingProxyType(
+    {
+        C.RATE_LIMITED: "rate_limit_exceeded",
+        C.QUOTA_EXHAUSTED: "insufficient_quota",
+        C.AUTH_FAILED: "upstream_auth_failed",
+        C.MODEL_NOT_FOUND: "model_not_found",
+        C.INVALID_REQUEST: "invalid_request",
+        C.CONTEXT_TOO_LONG: "context_length_exceeded",
+        C.CONTENT_POLICY: "content_policy_violation",
+        C.UPSTREAM_ERROR: "upstream_error",
+        C.OVERLOADED: "upstream_overloaded",
+        C.TIMEOUT: "upstream_timeout",
+        C.NETWORK: "upstream_unreachable",
+        C.MALFORMED: "upstream_malformed",
+        C.EMPTY: "upstream_empty",
+        C.INTERRUPTED: "upstream_interrupted",
+        C.LOCAL_CANCELLED: "not_attempted",
+    }
+)
+ALL_FAILED = "all_targets_failed"
+DEADLINE_EXCEEDED = "deadline_exceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A whole error answer. ``code`` stands in the body too."""
+
+    status: int
+    code: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+def failed(attempts: Sequence[Attempt], why: Why) -> Problem:
+    """The answer after the last of ``attempts`` failed, or after none could start."""
+    failures = [attempt.failure for attempt in attempts if attempt.failure is not None]
+    last = failures[-1] if failures else None
+    if last is not None and why is Why.RETURNED:
+        status, code, message = last.client_status, last.code or CODES[last.outcome_class], last.message
+    else:
+        status, code = _verdict(failures, why)
+        message = _summary(attempts, why)
+    error = {
+        "message": message,
+        "type": _type_of(status),
+        "param": last.param or None if last is not None and why is Why.RETURNED else None,
+        "code": code,
+        "attempts": [_listed(attempt) for attempt in attempts],
+    }
+    headers = [("content-type", "application/json")]
+    hint_ms = _earliest_hint_ms(failures)
+    if hint_ms is not None:
+        headers.append(("retry-after", str(math.ceil(hint_ms / 1000))))
+    return Problem(status, code, tuple(headers), orjson.dumps({"error": error}))
+
+
+def stream_error(failure: Failure) -> bytes:
+    """The event that ends a stream which broke after its first content."""
+    error = {
+        "message": failure.message,
+        "type": _type_of(502),
+        "param": None,
+        "code": failure.code or CODES[failure.outcome_class],
+    }
+    return b"data: " + orjson.dumps({"error": error}) + b"\n\n"
+
+
+def _verdict(failures: Sequence[Failure], why: Why) -> tuple[int, str]:
+    """The last status if all are of one class; else 504 if one timed out, else 502."""
+    if why is Why.DEADLINE or not failures:
+        return 504, DEADLINE_EXCEEDED
+    last = failures[-1]
+    if len({failure.outcome_class for failure in failures}) == 1:
+        return last.client_status, CODES[last.outcome_class]
+    timed_out = any(failure.client_status == 504 for failure in failures)
+    return (504 if timed_out else 502), ALL_FAILED
+
+
+def _summary(attempts: Sequence[Attempt], why: Why) -> str:
+    if not attempts:
+        return "The request's deadline passed before a target could be tried."
+    last = attempts[-1]
+    text = last.failure.message if last.failure else ""
+    opening = {
+        Why.DEADLINE: "The request's deadline passed",
+        Why.ATTEMPTS: "The limit of attempts was reached",
+    }.get(why, "No target could answer")
+    count = f"{len(attempts)} attempt{'s' if len(attempts) > 1 else ''}"
+    return f"{opening} after {count}; last: {last.target.provider}/{last.target.model}: {text}"
+
+
+def _listed(attempt: Attempt) -> dict[str, Any]:
+    failure = attempt.failure
+    return {
+        "provider": attempt.target.provider,
+        "model": attempt.target.model,
+        "class": attempt.outcome_class.value,
+        "status": attempt.http_status or None,
+        "message": failure.message if failure else "",
+    }
+
+
+def _earliest_hint_ms(failures: Sequence[Failure]) -> int | None:
+    hints = [failure.retry_after_ms for failure in failures if failure.retry_after_ms is not None]
+    return min((UNKNOWN_LONG_READS_MS if hint > UNKNOWN_LONG_MS else hint for hint in hints), default=None)
+
+
+def _type_of(status: int) -> str:
+    if status == 429:
+        return "rate_limit_error"
+    return "invalid_request_error" if status < 500 else "server_error"

@@ -1,0 +1,93 @@
+"""ExecutorService: translate in, carry the plan out, translate each event out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from executor import telemetry, wire
+from executor.attempt import Means
+from executor.chain import Run
+from executor.model import Event, Plan
+from executor.shapes import SHAPES, Carry
+from omniroute.executor.v1 import executor_pb2, executor_pb2_grpc
+from service_kit import calls
+from service_kit.errors import Reason, ServiceError, invalid
+
+# Of a call with a deadline of its own: the outcomes must be out before it ends.
+DEADLINE_MARGIN_S = 0.1
+BUSY_RETRY_MS = 1_000
+
+log = structlog.get_logger()
+
+
+class ExecutorServicer(executor_pb2_grpc.ExecutorServiceServicer):
+    """At most ``max_executions`` at once; after ``refuse`` none any more."""
+
+    def __init__(self, means: Means, max_executions: int) -> None:
+        self._means = means
+        self._max = max_executions
+        self._running = 0
+        self._is_refusing = False
+
+    def refuse(self) -> None:
+        self._is_refusing = True
+
+    async def Execute(
+        self, request: executor_pb2.ExecuteRequest, context: executor_pb2_grpc._ServicerContext
+    ) -> AsyncIterator[executor_pb2.ExecuteResponse]:
+        plan = wire.plan_in(request.plan)
+        carry = _carry_for(plan)
+        identity = calls.CURRENT.get()
+        call = wire.call_in(request, identity.traceparent, identity.request_id)
+
+        async def sink(event: Event) -> None:
+            await context.write(wire.event_out(event, call.decision_id))
+
+        with self._admitted():
+            deadline = _deadline(request.deadline_ms, context.time_remaining())
+            run = Run(self._means, call, deadline, sink)
+            await carry(run, plan)
+        log.info("executed", decision_id=call.decision_id, attempts=len(run.attempts), outcome=_outcome(run))
+        # Events go out by `write`, so that a cancelled call is cancelled inside the attempt, wherever it stands. Of the
+        # generator that gRPC takes here, there is nothing left to give.
+        nothing: tuple[executor_pb2.ExecuteResponse, ...] = ()
+        for response in nothing:
+            yield response
+
+    @contextmanager
+    def _admitted(self) -> Iterator[None]:
+        if self._is_refusing:
+            telemetry.REFUSED.labels("shutting_down").inc()
+            raise ServiceError(Reason.UNAVAILABLE, "the executor is shutting down", retry_after_ms=BUSY_RETRY_MS)
+        if self._running >= self._max:
+            telemetry.REFUSED.labels("full").inc()
+            raise ServiceError(Reason.UNAVAILABLE, "the executor is full", retry_after_ms=BUSY_RETRY_MS)
+        self._running += 1
+        telemetry.EXECUTIONS.inc()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            telemetry.EXECUTIONS.dec()
+
+
+def _carry_for(plan: Plan) -> Carry:
+    if plan.shape not in SHAPES:
+        raise invalid("plan.shape", plan.shape, " | ".join(SHAPES))
+    return SHAPES[plan.shape]
+
+
+def _deadline(asked_ms: int, call_remaining_s: float | None) -> float:
+    """On the loop's clock: what the request asks for, and a little before the call's own deadline."""
+    left_s = (asked_ms or wire.DEFAULT_DEADLINE_MS) / 1000
+    if call_remaining_s is not None:
+        left_s = min(left_s, max(call_remaining_s - DEADLINE_MARGIN_S, 0.9 * call_remaining_s))
+    return asyncio.get_running_loop().time() + left_s
+
+
+def _outcome(run: Run) -> str:
+    return run.attempts[-1].outcome_class.value if run.attempts else "NONE"

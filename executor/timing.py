@@ -1,0 +1,58 @@
+"""When an attempt must have come to something, and whose doing it is when it has not. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from executor.failures import failure
+from executor.model import Failure, OutcomeClass, Target
+
+C = OutcomeClass
+
+TIMER_SLACK_S = 0.005  # timers tick in milliseconds and may be a little early
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Which call of the request this is, and its time on the loop's clock.
+
+    ``until`` ends the wait for a whole answer or a stream's first content. ``is_own`` says that the target's time-out
+    set it, not the request's deadline. A stream that has content may go on until ``deadline``.
+    """
+
+    number: int
+    place: int
+    target: Target
+    until: float
+    is_own: bool
+    deadline: float
+
+
+def out_of_time(slot: Slot, now: float, status: int, *, draining: bool, committed: bool) -> Failure:
+    """The failure of an attempt whose wait ended: by the end of the process, the deadline, its time-out or a stall."""
+    if draining:
+        ours = failure(C.LOCAL_CANCELLED, "the gateway is shutting down", http_status=status)
+        return _returned(ours)
+    if committed:
+        if now >= slot.deadline - TIMER_SLACK_S:
+            return _cut_short(status)
+        return failure(C.INTERRUPTED, "the upstream's stream stalled", http_status=status)
+    if now < slot.until - TIMER_SLACK_S:
+        return failure(C.TIMEOUT, "the upstream's stream stalled before its first content", http_status=status)
+    if slot.is_own:
+        return failure(C.TIMEOUT, f"no answer within {slot.target.timeout_s:g} s", http_status=status)
+    return _cut_short(status)
+
+
+def _cut_short(status: int) -> Failure:
+    return failure(
+        C.LOCAL_CANCELLED,
+        "the request's deadline left this attempt no more time",
+        http_status=status,
+        client_status=504,
+    )
+
+
+def _returned(ours: Failure) -> Failure:
+    """Nothing that could be tried now would fare better."""
+    return Failure(ours.outcome_class, ours.message, ours.client_status, ours.http_status, returned=True)

@@ -1,0 +1,138 @@
+"""The transport on aiohttp itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from types import MappingProxyType
+
+import aiohttp
+from yarl import URL
+
+from executor.transport.gate import Gate
+from executor.transport.port import FaultKind, TransportFault, TransportLimits, UpstreamRequest
+from executor.transport.tls import client_context
+
+READ_BUFFER_BYTES = 64 * 1024
+LINGER_S = 0.25
+
+# In order: the first that fits. The texts are ours, because aiohttp's carry addresses.
+FAULTS: Mapping[type[Exception], tuple[FaultKind, str]] = MappingProxyType(
+    {
+        aiohttp.ClientConnectorCertificateError: (FaultKind.TLS, "the upstream's certificate is not trusted"),
+        aiohttp.ClientSSLError: (FaultKind.TLS, "no TLS connection to the upstream"),
+        aiohttp.ConnectionTimeoutError: (FaultKind.CONNECT, "connecting to the upstream took too long"),
+        aiohttp.ClientConnectorError: (FaultKind.CONNECT, "no connection to the upstream"),
+        aiohttp.ServerDisconnectedError: (FaultKind.DISCONNECTED, "the upstream closed the connection"),
+        aiohttp.ClientPayloadError: (FaultKind.DISCONNECTED, "the upstream broke off its answer"),
+        aiohttp.ClientOSError: (FaultKind.DISCONNECTED, "the connection to the upstream broke"),
+        aiohttp.ClientConnectionError: (FaultKind.DISCONNECTED, "the connection to the upstream broke"),
+        aiohttp.ClientError: (FaultKind.PROTOCOL, "the upstream does not speak HTTP as it should"),
+        ConnectionError: (FaultKind.DISCONNECTED, "the connection to the upstream broke"),
+    }
+)
+
+
+class DirectTransport:
+    """Made inside a running loop."""
+
+    def __init__(self, limits: TransportLimits) -> None:
+        self._gate = Gate(limits)
+        self._session = open_session(limits)
+        self._proxy = limits.proxy or None
+        self._lingering: set[asyncio.Task[None]] = set()
+
+    async def send(self, request: UpstreamRequest) -> DirectResponse:
+        url = _url(request.url)
+        host = url.authority
+        await self._gate.enter(host)
+        try:
+            with _faults():
+                response = await self._session.post(
+                    url, data=request.body, headers=request.headers, allow_redirects=False, proxy=self._proxy
+                )
+        except BaseException:
+            self._gate.leave(host)
+            raise
+        return DirectResponse(response, self, host)
+
+    def ended(self, host: str) -> None:
+        self._gate.leave(host)
+
+    def linger(self, response: aiohttp.ClientResponse) -> None:
+        task = asyncio.get_running_loop().create_task(_drained(response))
+        self._lingering.add(task)
+        task.add_done_callback(self._lingering.discard)
+
+    async def close(self) -> None:
+        for task in self._lingering:
+            task.cancel()
+        await self._session.close()
+
+
+class DirectResponse:
+    def __init__(self, response: aiohttp.ClientResponse, transport: DirectTransport, host: str) -> None:
+        self._response = response
+        self._transport: DirectTransport | None = transport
+        self._host = host
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    async def read(self) -> bytes:
+        with _faults():
+            return await self._response.content.readany()
+
+    def finish(self) -> None:
+        # The end of the body often comes a moment after the last event; without it the connection cannot be kept.
+        if self._transport is not None and not self._response.content.at_eof():
+            self._transport.linger(self._response)
+        self._leave()
+
+    async def close(self) -> None:
+        self._response.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._transport is not None:
+            self._transport.ended(self._host)
+            self._transport = None
+
+
+def open_session(limits: TransportLimits) -> aiohttp.ClientSession:
+    """A session with every limit set; the gate counts calls, so the connector does not."""
+    connector = aiohttp.TCPConnector(
+        limit=0, keepalive_timeout=limits.keepalive_s, ssl=client_context(limits), ttl_dns_cache=30
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(connect=limits.connect_timeout_s),
+        trust_env=False,
+        read_bufsize=READ_BUFFER_BYTES,
+        max_line_size=limits.max_header_bytes,
+        max_field_size=limits.max_header_bytes,
+    )
+
+
+async def _drained(response: aiohttp.ClientResponse) -> None:
+    with suppress(TimeoutError, aiohttp.ClientError):
+        async with asyncio.timeout(LINGER_S):
+            await response.content.readany()
+    if not response.content.at_eof():
+        response.close()
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    try:
+        yield
+    except (aiohttp.ClientError, ConnectionError) as error:
+        kind, text = next(fault for cls, fault in FAULTS.items() if isinstance(error, cls))
+        raise TransportFault(kind, text) from error
+
+
+@lru_cache(maxsize=1024)
+def _url(text: str) -> URL:
+    return URL(text)

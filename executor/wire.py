@@ -1,0 +1,205 @@
+"""Protobuf to the executor's values and back, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+import orjson
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from executor.model import (
+    MAX_ATTEMPTS,
+    Attempt,
+    Call,
+    Chunk,
+    Done,
+    Event,
+    Head,
+    Operation,
+    Plan,
+    Prices,
+    QuotaWindow,
+    Report,
+    RetryRules,
+    Shape,
+    Target,
+)
+from omniroute.decision.v1 import decision_pb2
+from omniroute.executor.v1 import executor_pb2
+from service_kit.errors import invalid
+
+DEFAULT_TIMEOUT_MS = 120_000
+DEFAULT_DEADLINE_MS = 600_000
+MAX_TARGETS = 1_000
+
+_REQUEST_ID = re.compile(r"[!-~]{1,128}")
+_OPENAI_CHAT = (
+    executor_pb2.CLIENT_DIALECT_UNSPECIFIED,
+    executor_pb2.CLIENT_DIALECT_OPENAI_CHAT,
+)
+
+
+def plan_in(plan: decision_pb2.Plan) -> Plan:
+    """Raises ServiceError INVALID_FIELD naming the field."""
+    shape_name = decision_pb2.Plan.Shape.Name(plan.shape) if plan.shape in decision_pb2.Plan.Shape.values() else ""
+    shape = shape_name.removeprefix("SHAPE_")
+    if shape not in Shape.__members__:
+        raise invalid("plan.shape", shape or f"the number {plan.shape}", " | ".join(Shape.__members__))
+    if not 1 <= len(plan.targets) <= MAX_TARGETS:
+        raise invalid("plan.targets", f"{len(plan.targets)} targets", f"1 to {MAX_TARGETS}")
+    targets = tuple(_target_in(target, f"plan.targets[{place}]") for place, target in enumerate(plan.targets))
+    if len({target.target_id for target in targets}) < len(targets):
+        raise invalid("plan.targets", "a target_id twice", "one target_id for each place")
+    return Plan(Shape[shape], targets, _rules_in(plan))
+
+
+def call_in(request: executor_pb2.ExecuteRequest, traceparent: str, request_id: str) -> Call:
+    """``request_id`` is used where the request has none of its own. Raises ServiceError INVALID_FIELD."""
+    if not request.decision_id:
+        raise invalid("decision_id", "nothing", "the id that Decide answered")
+    if request.client_dialect not in _OPENAI_CHAT:
+        raise invalid("client_dialect", f"the number {request.client_dialect}", "OPENAI_CHAT")
+    try:
+        body = orjson.loads(request.body)
+    except orjson.JSONDecodeError as error:
+        raise invalid("body", f"{len(request.body)} bytes that are no JSON ({error})", "a JSON object") from error
+    if not isinstance(body, dict):
+        raise invalid("body", f"a JSON {type(body).__name__}", "a JSON object")
+    embeddings = request.operation == decision_pb2.OPERATION_EMBEDDINGS
+    return Call(
+        decision_id=request.decision_id,
+        body=body,
+        operation=Operation.EMBEDDINGS if embeddings else Operation.CHAT,
+        request_id=request.request_id if _REQUEST_ID.fullmatch(request.request_id) else request_id,
+        traceparent=traceparent,
+        effort=request.effort,
+    )
+
+
+def event_out(event: Event, decision_id: str) -> executor_pb2.ExecuteResponse:
+    match event:
+        case Chunk(data):
+            return executor_pb2.ExecuteResponse(chunk=executor_pb2.Chunk(data=data))
+        case Head():
+            return executor_pb2.ExecuteResponse(head=_head_out(event))
+        case Report():
+            return executor_pb2.ExecuteResponse(outcome=_outcome_out(event, decision_id))
+        case Done():
+            return executor_pb2.ExecuteResponse(done=_done_out(event))
+
+
+def _target_in(target: decision_pb2.Target, field: str) -> Target:
+    if not target.target_id:
+        raise invalid(f"{field}.target_id", "nothing", "an id that is unique in the plan")
+    if not target.connection_id:
+        raise invalid(f"{field}.connection_id", "nothing", "the id of a connection")
+    return Target(
+        target_id=target.target_id,
+        provider=target.provider,
+        model=target.model,
+        connection_id=target.connection_id,
+        base_url=_base_url_in(target.base_url, f"{field}.base_url"),
+        dialect=target.dialect or "openai",
+        timeout_s=(target.timeout_ms or DEFAULT_TIMEOUT_MS) / 1000,
+        prompt=target.prompt,
+        estimated_cost_usd=target.estimated_cost_usd,
+        context_window=target.context_window,
+        prices=_prices_in(target),
+    )
+
+
+def _base_url_in(text: str, field: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise invalid(field, f"{len(text)} characters that are no such address", "an http or https URL")
+    return text.rstrip("/")
+
+
+def _prices_in(target: decision_pb2.Target) -> Prices:
+    return Prices(
+        target.input_price if target.HasField("input_price") else None,
+        target.output_price if target.HasField("output_price") else None,
+        target.cached_input_price if target.HasField("cached_input_price") else None,
+    )
+
+
+def _rules_in(plan: decision_pb2.Plan) -> RetryRules:
+    if not plan.HasField("retry"):
+        return RetryRules()
+    return RetryRules(plan.retry.max_attempts or MAX_ATTEMPTS, plan.retry.max_retries)
+
+
+def _head_out(head: Head) -> executor_pb2.Head:
+    target = head.target
+    return executor_pb2.Head(
+        status=head.status,
+        headers=[executor_pb2.Header(name=name, value=value) for name, value in head.headers],
+        provider=target.provider if target else "",
+        model=target.model if target else "",
+        connection_id=target.connection_id if target else "",
+        attempts=head.attempts,
+        cost_usd=head.cost_usd,
+        error_code=head.error_code,
+    )
+
+
+def _outcome_out(report: Report, decision_id: str) -> decision_pb2.Outcome:
+    attempt, target, failure = report.attempt, report.attempt.target, report.attempt.failure
+    return decision_pb2.Outcome(
+        decision_id=decision_id,
+        attempt=attempt.number,
+        target_id=target.target_id,
+        provider=target.provider,
+        model=target.model,
+        connection_id=target.connection_id,
+        outcome_class=_class_out(attempt),
+        http_status=attempt.http_status,
+        latency_ms=attempt.latency_ms,
+        ttft_ms=attempt.ttft_ms,
+        input_tokens=attempt.usage.input,
+        output_tokens=attempt.usage.output,
+        cached_tokens=attempt.usage.cached,
+        cost_usd=attempt.cost_usd,
+        retry_after_ms=failure.retry_after_ms if failure else None,
+        model_scoped=failure.model_scoped if failure else False,
+        next_target_id=report.next_target_id,
+        finish_reason=attempt.finish_reason,
+        final=report.final,
+        usage_estimated=attempt.usage.estimated,
+        quota=[_window_out(window) for window in attempt.quota],
+        at=_instant_out(attempt.ended_at),
+    )
+
+
+def _class_out(attempt: Attempt) -> decision_pb2.OutcomeClass.ValueType:
+    return decision_pb2.OutcomeClass.Value(f"OUTCOME_CLASS_{attempt.outcome_class}")
+
+
+def _window_out(window: QuotaWindow) -> decision_pb2.QuotaWindow:
+    return decision_pb2.QuotaWindow(
+        name=window.name,
+        remaining_fraction=window.remaining_fraction,
+        reset_at=None if window.reset_at is None else _instant_out(window.reset_at),
+        limit_reached=window.limit_reached,
+    )
+
+
+def _instant_out(seconds: float) -> Timestamp:
+    instant = Timestamp()
+    instant.FromMicroseconds(round(1_000_000 * seconds))
+    return instant
+
+
+def _done_out(done: Done) -> executor_pb2.Done:
+    usage = executor_pb2.Usage(
+        input_tokens=done.usage.input,
+        output_tokens=done.usage.output,
+        cached_tokens=done.usage.cached,
+        estimated=done.usage.estimated,
+    )
+    return executor_pb2.Done(usage=usage, cost_usd=done.cost_usd, attempts=done.attempts)
