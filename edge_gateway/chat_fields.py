@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from edge_gateway.json_body import Json, shape
 from service_kit.errors import ServiceError, invalid
@@ -43,8 +43,8 @@ def _printable(model: str) -> str:
 
 
 Limit = Annotated[int, Field(ge=1, le=2**32 - 1)]
-# Without FailFast a body of a million wrong items would make a million errors.
-Objects = Annotated[list[dict[str, Any]], FailFast()]
+# Without fail_fast a body of a million wrong items would make a million errors.
+Objects = Annotated[list[dict[str, Any]], Field(fail_fast=True)]
 
 
 class Message(BaseModel):
@@ -59,7 +59,7 @@ class ChatFields(BaseModel):
     model_config = ConfigDict(strict=True)
 
     model: Annotated[str, Field(max_length=MAX_MODEL), AfterValidator(_printable)]
-    messages: Annotated[list[Message], Field(min_length=1), FailFast()]
+    messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
     stream: bool | None = None
     max_tokens: Limit | None = None
     max_completion_tokens: Limit | None = None
@@ -67,7 +67,7 @@ class ChatFields(BaseModel):
     functions: Objects | None = None
     tool_choice: str | dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
-    modalities: Annotated[list[str], FailFast()] | None = None
+    modalities: Annotated[list[str], Field(fail_fast=True)] | None = None
     prompt_cache_key: str | None = None
 
 

@@ -32,7 +32,7 @@ def of_chat(body: Json, task_type: str = "") -> decision_pb2.RequestFeatures:
     definitions = tool_definitions(body)
     return decision_pb2.RequestFeatures(
         operation=decision_pb2.OPERATION_CHAT,
-        input_tokens=sum(turn.tokens for turn in conversation) + tokens.of_json([*definitions, _schema(body)]),
+        input_tokens=sum(turn.tokens for turn in conversation) + _tokens_beside(body, definitions),
         max_output_tokens=_output_limit(body),
         stream=body.get("stream") is True,
         tool_count=len(definitions),
@@ -100,8 +100,9 @@ def _format(body: Json) -> Json:
     return wanted if isinstance(wanted, dict) else {}
 
 
-def _schema(body: Json) -> Any:
-    return _format(body).get("json_schema")
+def _tokens_beside(body: Json, definitions: list[Any]) -> int:
+    """Tokens of what a model is shown beside the conversation."""
+    return tokens.of_json(definitions) + tokens.of_json(_format(body).get("json_schema"))
 
 
 def _asks_for_audio(body: Json) -> bool:

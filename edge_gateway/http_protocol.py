@@ -11,6 +11,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from edge_gateway import problems
 from edge_gateway.problems import INVALID_REQUEST, Problem
 
+LINGER_S = 2.0
+
 
 class BoundedProtocol(HttpToolsProtocol):
     """Closes connections that are slow with a head, or that send on and on after their answer."""
@@ -23,6 +25,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._wants_head = True
         self._head_bytes = 0
         self._late: asyncio.TimerHandle | None = None
+        self._refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -33,12 +36,14 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         if self._wants_head:
             self._head_bytes += len(data)
         if self._wants_head or self.cycle.response_complete:
             self._expect_progress()
         super().data_received(data)
-        if self._wants_head and self._head_bytes > self.max_head_bytes and not self.transport.is_closing():
+        if self._wants_head and self._head_bytes > self.max_head_bytes and not self._refused:
             self._refuse(
                 431, "request_header_fields_too_large", f"head: too large; allowed: {self.max_head_bytes} bytes"
             )
@@ -58,14 +63,23 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refuse(400, "malformed_http", msg)
 
     def _refuse(self, status: int, code: str, message: str) -> None:
-        """Answer without a request that an application could see."""
+        """Answer without a request that an application could see, and end the connection.
+
+        It is read for a while longer: closing it with bytes unread would reset it, and the client lose the answer.
+        """
+        self._refused = True
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.close()  # an answer to an earlier request is under way
+            return
         body = problems.openai_body(Problem(status, INVALID_REQUEST, code, message))
         head = (
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
             f"x-request-id: {secrets.token_hex(16)}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(STATUS_LINE[status] + head.encode() + body)
-        self.transport.close()
+        self.transport.write_eof()
+        self._progressed()
+        self._late = self.loop.call_later(LINGER_S, self.transport.close)
 
     def _expect_progress(self) -> None:
         if self._late is None:
