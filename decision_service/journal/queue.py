@@ -85,6 +85,11 @@ class Queue:
             QUEUED.set(self._rows)
             return None if self._closed and not taken else taken
 
+    @property
+    def room(self) -> int:
+        """Rows that fit in now."""
+        return self._limit - self._rows
+
     def close(self) -> None:
         with self._changed:
             self._closed = True

@@ -80,6 +80,11 @@ class Journal:
         """
         return self._queue.put(Entry(outcomes, states))
 
+    @property
+    def room(self) -> int:
+        """Rows that a submission may have now."""
+        return self._queue.room
+
     def barrier(self) -> Future[None]:
         """Done when all that was submitted before is on disk. Raises JournalClosed."""
         return self._queue.put(Entry())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from decision_service.kernel.controls import adaptive_effort, read_controls
+from decision_service.kernel.controls import Wishes, adaptive_effort, read_controls
 from decision_service.kernel.draft import Ask, Draft, Effect
 from decision_service.kernel.health import Phase
 from decision_service.kernel.live import Member
@@ -33,7 +33,8 @@ class Decision:
     """What was decided, with what is needed to explain it.
 
     ``chain`` holds the calls in order; ``timeouts`` their time-outs in milliseconds. ``probe``: the first call is a
-    probe. ``rejected`` is what was stopped at this moment; ``pool.rejected`` what the policy stops always.
+    probe. ``reusable``: an edge may use the plan again for the like. ``rejected`` is what was stopped at this moment;
+    ``pool.rejected`` what the policy stops always.
     """
 
     request: Request
@@ -49,6 +50,7 @@ class Decision:
     probe: bool
     incident: bool
     effort: str
+    reusable: bool
     opened: tuple[str, ...]
     ignored: tuple[str, ...]
     rejected: Mapping[str, Rejection]
@@ -88,6 +90,7 @@ def decide(request: Request, state: RoutingState, turn: Turn) -> Decision:
         probe=is_probe(chain[0], state, combo.name, turn.now),
         incident=incident,
         effort=adaptive_effort(request, wishes),
+        reusable=not _strict_budget(wishes, combo),
         opened=(*pool.opened, *draft.opened),
         ignored=wishes.ignored,
         rejected=rejected,
@@ -128,7 +131,7 @@ def screen(
 
 def refusal(pool: Pool, needs: Needs, rejected: Mapping[str, Rejection], now: int) -> Refused:
     """Why nothing can be chosen: policy, capability or availability, in this order of blame."""
-    if not pool.size:
+    if not pool.every:
         return Refused("NO_AVAILABLE_TARGET", "no connection serves this model: add one, or set a provider key")
     if not pool.units:
         names = ", ".join(pool.policy_filters)
@@ -190,6 +193,11 @@ def _timeout(member: Member, ask: Ask) -> int:
     if ask.state.exclusions and ask.state.exclusion(ask.scope, member.id).due(ask.turn.now):
         return min(timeout, max(SHORTEST_PROBE_MS, timeout // 4))
     return timeout
+
+
+def _strict_budget(wishes: Wishes, combo: Combo) -> bool:
+    capped = wishes.budget is not None or combo.config.budget_cap is not None
+    return capped and (wishes.budget_fallback or combo.config.budget_fallback) == "strict"
 
 
 def is_probe(member: Member, state: RoutingState, scope: str, now: int) -> bool:

@@ -50,19 +50,19 @@ class Unit:
 class Pool:
     """A compiled pool.
 
-    ``units`` hold what passed the policy and preference filters, in pool order; ``members`` the same, flat.
+    ``every`` is the whole pool in pool order. ``units`` hold what passed the policy and preference filters, ``members``
+    the same, flat.
     ``rejected`` is what they stopped. ``policy_filters`` names the policy filters that stopped something.
-    ``opened`` names the preference filters that would have left nothing. ``size`` counts the candidates before any
-    filter.
+    ``opened`` names the preference filters that would have left nothing.
     """
 
+    every: tuple[Member, ...]
     units: tuple[Unit, ...]
     members: tuple[Member, ...]
     rejected: Mapping[str, Rejection]
     policy_filters: tuple[str, ...]
     opened: tuple[str, ...]
     providers: tuple[ProviderRecord, ...]
-    size: int
 
 
 def flatten(combo: Combo, roster: Roster) -> tuple[Step, ...]:
@@ -168,7 +168,7 @@ def compile_pool(combo: Combo, model: str, roster: Roster, key_id: str, records:
     wanted = combo.config.candidate_pool
     if wanted and combo.strategy == "auto":
         units = [unit for unit in units if unit.head.candidate.provider in wanted]
-    size = sum(len(unit.members) for unit in units)
+    every = tuple(member for unit in units for member in unit.members)
     override = roster.overrides.get((key_id, combo.channel.name)) if combo.channel and key_id else None
     rejected: dict[str, Rejection] = {}
     fired = []
@@ -193,7 +193,7 @@ def compile_pool(combo: Combo, model: str, roster: Roster, key_id: str, records:
     for place, member in enumerate(members):
         member.place = place
     providers = tuple({m.provider.id: m.provider for m in members}.values())
-    return Pool(tuple(units), members, rejected, tuple(fired), tuple(opened), providers, size)
+    return Pool(every, tuple(units), members, rejected, tuple(fired), tuple(opened), providers)
 
 
 def _filtered(units: Iterable[Unit], rule: Filter, rejected: dict[str, Rejection]) -> list[Unit]:

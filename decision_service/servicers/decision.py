@@ -1,0 +1,196 @@
+"""DecisionService: translate in, ask the engine, translate out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from itertools import islice
+from typing import Any
+
+import grpc
+from sqlalchemy.exc import SQLAlchemyError
+
+from decision_service import wire
+from decision_service.engine import Engine, Receipt
+from decision_service.history import History
+from decision_service.journal import JournalClosed, JournalFailed, JournalFull
+from decision_service.kernel.model import Outcome, Refused
+from decision_service.kernel.screening import unavailable
+from decision_service.names import NameIndex
+from decision_service.repeats import Repeats
+from omniroute.decision.v1 import decision_pb2 as pb
+from omniroute.decision.v1 import decision_pb2_grpc
+from service_kit.errors import Reason, ServiceError, invalid
+
+Context = Any
+MOST_OUTCOMES = 1_000
+PAGE, LARGEST_PAGE = 50, 1_000
+SAVE_TIMEOUT_S = 5.0
+BUSY = ServiceError(Reason.UNAVAILABLE, "reports wait for the disk; send this one again", retry_after_ms=1_000)
+
+
+class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
+    """The decision methods. Those that only read or change memory are plain functions."""
+
+    def __init__(self, engine: Engine, endpoints: Callable[[], wire.Endpoints], names: Callable[[], NameIndex]) -> None:
+        self._engine = engine
+        self._endpoints = endpoints
+        self._names = names
+        self._repeats = Repeats()
+        self.history = History()
+
+    def Decide(self, request: pb.DecideRequest, context: Context) -> pb.DecideResponse:
+        if not request.request_id:
+            return self._decide(request)
+        wire.bounded("request_id", request.request_id, wire.MAX_ID)
+        caller, now = _caller(context), self._engine.now()
+        response = self._repeats.find(caller, request, now)
+        if response is None:
+            response = self._decide(request)
+            self._repeats.keep(caller, request, response, now)
+        return response
+
+    def _decide(self, request: pb.DecideRequest) -> pb.DecideResponse:
+        engine = self._engine
+        asked = wire.request_in(request)
+        seed = request.seed if request.HasField("seed") else None
+        try:
+            decision_id, decision = engine.decide(asked, seed)
+        except ServiceError as error:
+            raise self._with_near_names(error, request.model) from None
+        version = engine.state.seq
+        response = wire.decision_out(decision, decision_id, version, self._endpoints(), request.include_trace)
+        engine.commit(decision_id, decision)
+        self.history.decided(response, request, decision.turn.now)
+        return response
+
+    def _with_near_names(self, error: ServiceError, model: str) -> ServiceError:
+        if error.reason is Reason.MODEL_NOT_FOUND:
+            near = self._names().near(model)
+            if near:
+                error.message += f"; near matches: {', '.join(near)}"
+        return error
+
+    async def DecideStream(
+        self, requests: AsyncIterator[pb.DecideStreamRequest], context: Context
+    ) -> AsyncIterator[pb.DecideStreamResponse]:
+        async for message in requests:
+            request = message.request
+            try:
+                if not request.request_id:
+                    raise invalid("request.request_id", "nothing", "an id of 1 to 128 characters on a stream")
+                answer = pb.DecideStreamResponse(response=self.Decide(request, context))
+            except ServiceError as error:
+                answer = pb.DecideStreamResponse(error=wire.error_out(error))
+            answer.request_id = request.request_id
+            yield answer
+
+    async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
+        if len(request.outcomes) > MOST_OUTCOMES:
+            raise invalid("outcomes", f"{len(request.outcomes)} outcomes", f"at most {MOST_OUTCOMES}")
+        if not self._engine.has_room(len(request.outcomes)):
+            raise BUSY
+        response = pb.ReportResponse()
+        receipt = self._receive(request, response)
+        if receipt.strangers:
+            await self._receive_strangers(receipt)
+        await self._saved(receipt)
+        if receipt.pending:
+            raise BUSY
+        response.accepted, response.duplicates = receipt.accepted, receipt.duplicates
+        for index, refused in receipt.rejected:
+            response.rejected.add(index=index, field=refused.field, message=refused.message)
+        return response
+
+    def _receive(self, request: pb.ReportRequest, response: pb.ReportResponse) -> Receipt:
+        """Folds what is well formed; the rest is answered as rejected."""
+        now = self._engine.now()
+        outcomes: list[tuple[int, Outcome]] = []
+        for index, outcome in enumerate(request.outcomes):
+            try:
+                outcomes.append((index, wire.outcome_in(outcome, now)))
+            except ServiceError as error:
+                response.rejected.add(index=index, field=error.field, message=error.message)
+        receipt = self._engine.receive(outcomes)
+        bad = {index for index, _ in receipt.rejected}
+        for index, _ in outcomes:
+            if index not in bad:
+                self.history.reported(request.outcomes[index])
+        return receipt
+
+    async def _receive_strangers(self, receipt: Receipt) -> None:
+        pairs = [(outcome.decision_id, outcome.attempt) for outcome in receipt.strangers]
+        try:
+            async with asyncio.timeout(SAVE_TIMEOUT_S):
+                known = await asyncio.to_thread(self._engine.journal.known, pairs)
+        except (SQLAlchemyError, TimeoutError):  # what was folded is saved; the rest is to be sent again
+            self._engine.forget_strangers(receipt)
+            await self._saved(receipt)
+            raise BUSY from None
+        self._engine.receive_strangers(receipt, known)
+
+    async def _saved(self, receipt: Receipt) -> None:
+        """Waits until everything reported so far is on disk: duplicates may repeat what is not there yet."""
+        if not receipt.rows and not receipt.duplicates:
+            return
+        try:
+            async with asyncio.timeout(SAVE_TIMEOUT_S):
+                await asyncio.wrap_future(self._engine.save(receipt.rows))
+        except (JournalFull, JournalFailed, JournalClosed, TimeoutError):
+            raise BUSY from None
+
+    def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:
+        asked = wire.request_in(request.request)
+        seed = request.request.seed if request.request.HasField("seed") else None
+        try:
+            decision = self._engine.explain(asked, seed)
+        except ServiceError as error:
+            return pb.ExplainResponse(error=wire.error_out(self._with_near_names(error, request.request.model)))
+        version = self._engine.state.seq
+        return pb.ExplainResponse(decision=wire.decision_out(decision, "", version, self._endpoints(), True))
+
+    def ListCandidates(self, request: pb.ListCandidatesRequest, context: Context) -> pb.ListCandidatesResponse:
+        if not request.model:
+            raise invalid("model", "nothing", "a model string")
+        state, now = self._engine.state, self._engine.tick()
+        try:
+            combo = state.combo(request.model)
+        except Refused as refused:
+            raise self._with_near_names(self._engine.refusal(refused), request.model) from None
+        pool = state.pool(combo, request.model, request.api_key_id)
+        views = [
+            wire.candidate_view_out(member, pool.rejected.get(member.id) or unavailable(member, now), now)
+            for member in pool.every
+        ]
+        return pb.ListCandidatesResponse(combo=combo.name, candidates=views)
+
+    def GetDecision(self, request: pb.GetDecisionRequest, context: Context) -> pb.GetDecisionResponse:
+        record = self.history.get(request.decision_id)
+        if record is None:
+            raise ServiceError(
+                Reason.NOT_FOUND, f"decision_id: {request.decision_id!r} is no recent decision", field="decision_id"
+            )
+        return pb.GetDecisionResponse(record=record)
+
+    def ListDecisions(self, request: pb.ListDecisionsRequest, context: Context) -> pb.ListDecisionsResponse:
+        size = request.page_size or PAGE
+        if not 1 <= size <= LARGEST_PAGE:
+            raise invalid("page_size", str(size), f"1 to {LARGEST_PAGE}, or 0 for {PAGE}")
+        found = self.history.newest(request.combo, request.api_key_id, request.page_token)
+        records = list(islice(found, size + 1))
+        more = records[size - 1].decision.decision_id if len(records) > size else ""
+        return pb.ListDecisionsResponse(records=records[:size], next_page_token=more)
+
+    async def WatchDecisions(
+        self, request: pb.WatchDecisionsRequest, context: Context
+    ) -> AsyncIterator[pb.WatchDecisionsResponse]:
+        if self.history.crowded:
+            raise ServiceError(Reason.UNAVAILABLE, "too many watchers", retry_after_ms=10_000)
+        async for record in self.history.watch(request.combo, request.api_key_id):
+            yield pb.WatchDecisionsResponse(record=record)
+
+
+def _caller(context: Context) -> str:
+    """Who calls: the peer's certificate where there is one."""
+    identities = context.peer_identities() if isinstance(context, grpc.aio.ServicerContext) else None
+    return ",".join(identity.decode(errors="replace") for identity in identities or ())

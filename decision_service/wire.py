@@ -1,0 +1,266 @@
+"""Protobuf in, kernel values out, and back. Nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isfinite
+
+from google.protobuf import timestamp_pb2
+
+from decision_service.kernel import model
+from decision_service.kernel.decide import Decision
+from decision_service.kernel.factors import FACTORS
+from decision_service.kernel.live import Member
+from decision_service.kernel.observe import target_id_of
+from decision_service.kernel.pricing import estimate
+from decision_service.kernel.scoring import breakdown
+from decision_service.roster_source.snapshot import Endpoint
+from omniroute.decision.v1 import decision_pb2 as pb
+from service_kit.errors import ServiceError, invalid
+
+MAX_MODEL, MAX_ID, MAX_SESSION, MAX_TEXT, MAX_SUMMARY = 512, 128, 256, 16_000, 32 * 1024
+MAX_MS = 2**32 - 1
+
+OPERATIONS = {
+    pb.OPERATION_UNSPECIFIED: model.Operation.CHAT,
+    pb.OPERATION_CHAT: model.Operation.CHAT,
+    pb.OPERATION_EMBEDDINGS: model.Operation.EMBEDDINGS,
+}
+SHAPES = {shape: pb.Plan.Shape.Value(f"SHAPE_{shape.name}") for shape in model.Shape}
+OUTCOMES = {pb.OutcomeClass.Value(f"OUTCOME_CLASS_{c.name}"): c for c in model.OutcomeClass}
+
+Endpoints = Mapping[str, Endpoint]
+NO_ENDPOINT = Endpoint("openai", "")
+
+
+def bounded(field: str, value: str, most: int) -> str:
+    """A text of at most so many characters; raises INVALID_FIELD."""
+    if len(value) > most:
+        raise invalid(field, f"{len(value)} characters", f"at most {most}")
+    return value
+
+
+def request_in(request: pb.DecideRequest) -> model.Request:
+    """A request as the kernel knows it; raises INVALID_FIELD."""
+    if not request.model:
+        raise invalid("model", "nothing", f"a model string of 1 to {MAX_MODEL} characters")
+    f, c = request.features, request.controls
+    if f.operation not in OPERATIONS:
+        raise invalid("features.operation", str(f.operation), "OPERATION_CHAT or OPERATION_EMBEDDINGS")
+    specificity = f.specificity if f.HasField("specificity") else None
+    if specificity is not None and not 0.0 <= specificity <= 100.0:
+        raise invalid("features.specificity", str(specificity), "a number from 0 to 100")
+    return model.Request(
+        model=bounded("model", request.model, MAX_MODEL),
+        api_key_id=bounded("api_key_id", request.api_key_id, MAX_ID),
+        session_id=bounded("session_id", request.session_id, MAX_SESSION),
+        session_explicit=request.session_explicit,
+        operation=OPERATIONS[f.operation],
+        input_tokens=f.input_tokens,
+        max_output_tokens=f.max_output_tokens if f.HasField("max_output_tokens") else None,
+        stream=f.stream,
+        tool_count=f.tool_count,
+        specificity=specificity,
+        has_tools=f.has_tools,
+        tool_choice_none=f.tool_choice_none,
+        needs_vision=f.needs_vision,
+        needs_audio=f.needs_audio,
+        needs_structured_output=f.needs_structured_output,
+        has_reasoning_params=f.has_reasoning_params,
+        is_tool_continuation=f.is_tool_continuation,
+        tool_rounds=f.tool_rounds,
+        tool_results_before_last_user=f.tool_results_before_last_user,
+        last_user_chars=f.last_user_chars,
+        context_tokens_to_last_user=f.context_tokens_to_last_user,
+        task_type=f.task_type,
+        last_user_text=bounded("features.last_user_text", f.last_user_text, MAX_TEXT),
+        prompt_cache_key=f.prompt_cache_key,
+        prompt_prefix_hash=f.prompt_prefix_hash,
+        controls=model.Controls(c.mode, c.budget_usd, c.budget_fallback, c.min_context_tokens, c.effort),
+    )
+
+
+def decision_out(
+    decision: Decision, decision_id: str, version: int, endpoints: Endpoints, include_trace: bool
+) -> pb.DecideResponse:
+    """The answer to a Decide."""
+    draft = decision.draft
+    response = pb.DecideResponse(
+        decision_id=decision_id,
+        combo=decision.combo.name,
+        strategy=decision.combo.strategy,
+        router_strategy=draft.router_strategy,
+        reason=draft.reason,
+        exploration=draft.exploration,
+        propensity=draft.propensity,
+        seed=decision.turn.seed,
+        effort=decision.effort,
+        lease_ms=decision.lease_ms,
+        incident_mode=decision.incident,
+        reusable=decision.reusable,
+        opened_filters=decision.opened,
+        ignored_controls=decision.ignored,
+        state=pb.StateView(source=pb.StateView.SOURCE_LOCAL, version=version),
+    )
+    _plan_out(response.plan, decision, endpoints)
+    if include_trace:
+        _trace_out(response.trace, decision)
+    return response
+
+
+def _plan_out(plan: pb.Plan, decision: Decision, endpoints: Endpoints) -> None:
+    config, scores = decision.combo.config, decision.draft.scores
+    plan.shape = SHAPES[decision.shape]
+    plan.retry.max_attempts = config.max_attempts
+    plan.retry.max_retries = config.max_retries
+    add = plan.targets.add
+    for place, member in enumerate(decision.chain):
+        candidate = member.candidate
+        endpoint = endpoints.get(candidate.connection, NO_ENDPOINT)
+        facts = candidate.facts
+        add(
+            target_id=target_id_of(place),
+            step_id=member.step.id,
+            provider=candidate.provider,
+            model=candidate.model,
+            connection_id=candidate.connection,
+            dialect=endpoint.dialect,
+            base_url=endpoint.base_url,
+            timeout_ms=decision.timeouts[place],
+            probe=decision.probe and not place,
+            prompt=member.step.prompt,
+            score=scores.get(member.id, 0.0),
+            estimated_cost_usd=estimate(candidate, decision.request),
+            input_price=facts.input_price,
+            output_price=facts.output_price,
+            cached_input_price=facts.cached_input_price,
+            context_window=facts.context_window or 0,
+        )
+
+
+def _trace_out(trace: pb.Trace, decision: Decision) -> None:
+    draft = decision.draft
+    trace.task_type = draft.task_type
+    trace.weights_source = draft.weights_source
+    trace.weights.update(draft.weights)
+    for place, member in enumerate(decision.chain):
+        _candidate_out(trace.candidates.add(rank=place), member, decision)
+    members = {m.id: m for m in (*decision.pool.every, *draft.scored)}
+    for candidate_id, stop in {**decision.pool.rejected, **decision.rejected}.items():
+        row = trace.candidates.add(candidate=candidate_id, rejection=rejection_out(stop, decision.turn.now))
+        if candidate_id in members:
+            _candidate_out(row, members[candidate_id], decision)
+    others = [m for m in decision.chain[1:] if m.id in draft.scores]
+    if others:
+        runner_up = max(others, key=lambda m: draft.scores[m.id])
+        trace.runner_up = runner_up.id
+        trace.margin = draft.scores[decision.chain[0].id] - draft.scores[runner_up.id]
+
+
+def _candidate_out(row: pb.CandidateTrace, member: Member, decision: Decision) -> None:
+    draft, candidate = decision.draft, member.candidate
+    row.candidate, row.provider, row.model = candidate.id, candidate.provider, candidate.model
+    row.connection_id = candidate.connection
+    row.estimated_cost_usd = estimate(candidate, decision.request)
+    if draft.scene is not None and candidate.id in draft.scores:
+        row.score = draft.scores[candidate.id]
+        factors = breakdown(member, draft.scene)
+        row.factors.update(factors)
+        row.contributions.update({name: draft.weights[name] * factors[name] for name in FACTORS})
+
+
+def rejection_out(stop: model.Rejection, now: int) -> pb.Rejection:
+    """Why a candidate is out, its until-when as a duration from ``now``."""
+    return pb.Rejection(filter=stop.filter, reason=stop.reason, until_ms=wait_ms(stop.until, now))
+
+
+def wait_ms(until: int | None, now: int) -> int | None:
+    """Milliseconds from ``now`` to an instant, within what the contract can carry."""
+    return None if until is None else min(MAX_MS, max(0, until - now))
+
+
+def error_out(error: ServiceError) -> pb.DecideError:
+    """A refusal as a value."""
+    return pb.DecideError(
+        code=error.grpc_code.value[0],
+        reason=error.reason.value,
+        message=error.message,
+        retry_after_ms=error.retry_after_ms,
+    )
+
+
+def outcome_in(outcome: pb.Outcome, now: int) -> model.Outcome:
+    """An outcome as the kernel knows it. Telemetry is clamped; what names or counts it must be right."""
+    if not outcome.decision_id:
+        raise invalid("decision_id", "nothing", "the decision's id")
+    if not 1 <= outcome.attempt <= 10_000:
+        raise invalid("attempt", str(outcome.attempt), "a number from 1 to 10000")
+    if outcome.outcome_class not in OUTCOMES:
+        raise invalid("outcome_class", str(outcome.outcome_class), "one of OutcomeClass but UNSPECIFIED")
+    at = outcome.at.ToMilliseconds() if outcome.HasField("at") else now
+    return model.Outcome(
+        decision_id=bounded("decision_id", outcome.decision_id, MAX_ID),
+        attempt=outcome.attempt,
+        target_id=bounded("target_id", outcome.target_id, MAX_ID),
+        next_target_id=bounded("next_target_id", outcome.next_target_id, MAX_ID),
+        outcome_class=OUTCOMES[outcome.outcome_class],
+        at=at if 0 < at < now else now,
+        http_status=outcome.http_status,
+        latency_ms=outcome.latency_ms,
+        ttft_ms=outcome.ttft_ms,
+        input_tokens=outcome.input_tokens,
+        output_tokens=outcome.output_tokens,
+        cached_tokens=outcome.cached_tokens,
+        cost_usd=outcome.cost_usd if isfinite(outcome.cost_usd) and outcome.cost_usd > 0 else 0.0,
+        retry_after_ms=outcome.retry_after_ms if outcome.HasField("retry_after_ms") else None,
+        model_scoped=outcome.model_scoped,
+        finish_reason=bounded("finish_reason", outcome.finish_reason, MAX_ID),
+        final=outcome.final,
+        usage_estimated=outcome.usage_estimated,
+        quota=tuple(_windows_in(outcome.quota)),
+        provider=bounded("provider", outcome.provider, MAX_ID),
+        model=bounded("model", outcome.model, MAX_MODEL),
+        connection=bounded("connection_id", outcome.connection_id, MAX_ID),
+        api_key_id=bounded("api_key_id", outcome.api_key_id, MAX_ID),
+        hand_off_summary=bounded("hand_off_summary", outcome.hand_off_summary, MAX_SUMMARY),
+    )
+
+
+WINDOW_NAMES = ("session", "weekly", "monthly", "requests", "tokens")
+
+
+def _windows_in(windows: Iterable[pb.QuotaWindow]) -> Iterable[model.QuotaWindow]:
+    """The windows that make sense; the others are dropped."""
+    for window in windows:
+        if window.name in WINDOW_NAMES and isfinite(window.remaining_fraction):
+            reset_at = window.reset_at.ToMilliseconds() if window.HasField("reset_at") else None
+            remaining = min(1.0, max(0.0, window.remaining_fraction))
+            yield model.QuotaWindow(window.name, remaining, reset_at, window.limit_reached)
+
+
+def instant_out(now: int) -> timestamp_pb2.Timestamp:
+    """Epoch milliseconds as a timestamp."""
+    stamp = timestamp_pb2.Timestamp()
+    stamp.FromMilliseconds(now)
+    return stamp
+
+
+def candidate_view_out(member: Member, stop: model.Rejection | None, now: int) -> pb.CandidateView:
+    """One candidate of a pool and whether it can be chosen now."""
+    candidate, facts = member.candidate, member.candidate.facts
+    return pb.CandidateView(
+        candidate=candidate.id,
+        provider=candidate.provider,
+        model=candidate.model,
+        connection_id=candidate.connection,
+        reachable=stop is None,
+        rejection=None if stop is None else rejection_out(stop, now),
+        excluded=stop is not None and stop.filter == "override",
+        economic_tier=candidate.economic_tier.value,
+        context_window=facts.context_window or 0,
+        max_output_tokens=facts.max_output or 0,
+        input_price=facts.input_price,
+        output_price=facts.output_price,
+        breaker=member.provider.breaker.phase(now).value,
+        in_flight=member.account.in_flight,
+    )
