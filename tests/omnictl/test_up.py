@@ -49,7 +49,7 @@ def test_demo_providers_are_started_first_and_told_of() -> None:
     names = [child.name for child in up.children(wanted, environ, PORTS)]
     assert names == ["demo", "decision", "executor", "edge"]
     assert environ["OMNIROUTE_DEMO_PORTS"] == "1,2,3"
-    assert [one["base_url"] for one in json.loads(environ["OMNIROUTE_DEMO_PROVIDERS"])][0] == "http://127.0.0.1:1/v1"
+    assert json.loads(environ["OMNIROUTE_DEMO_PROVIDERS"])[0]["base_url"] == "http://127.0.0.1:1/v1"
     assert [child.name for child in up.children(wanted, environ, ())] == ["decision", "executor", "edge"]
 
 
