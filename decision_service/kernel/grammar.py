@@ -79,11 +79,17 @@ _CHANNEL_COMBOS: Mapping[str, Combo] = MappingProxyType({name: channel_combo(c) 
 
 
 def auto_combo(model: str) -> Combo:
-    """The virtual combo of `auto` or `auto/...`; refuses what the grammar does not know."""
-    combo = _CHANNEL_COMBOS.get(AUTO if model == AUTO else model[len(AUTO_PREFIX) :])
+    """The virtual combo of `auto` or `auto/...` (`auto/` is `auto`); refuses what the grammar does not know."""
+    combo = _CHANNEL_COMBOS.get(model.removeprefix(AUTO_PREFIX) or AUTO)
     if combo is None or model == f"{AUTO_PREFIX}{AUTO}":
-        raise Refused("MODEL_NOT_FOUND", f"model: {model!r} is no auto channel; {_VALID}", field="model")
+        raise _unknown(model)
     return combo
+
+
+def _unknown(model: str) -> Refused:
+    if model.startswith(AUTO):
+        return Refused("MODEL_NOT_FOUND", f"model: {model!r} is no auto channel; {_VALID}", field="model")
+    return Refused("MODEL_NOT_FOUND", f"model: {model!r} is no combo, channel or known model", field="model")
 
 
 def glob_match(pattern: str, text: str) -> bool:
@@ -118,7 +124,7 @@ def resolve(model: str, roster: Roster) -> Combo:
         return auto_combo(model)
     direct = _provider_model(model, roster) or _bare_model(model, roster)
     if direct is None:
-        raise Refused("MODEL_NOT_FOUND", f"model: {model!r} is no combo, channel or known model", field="model")
+        raise _unknown(model)
     return direct
 
 
