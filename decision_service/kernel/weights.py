@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 FACTOR_NAMES = (
@@ -57,10 +57,19 @@ _TABLE = (
 def normalised(weights: Mapping[str, float]) -> Mapping[str, float]:
     """Exactly the sixteen factors, summing to 1. Absent, negative or not finite counts 0; none left: balanced."""
     kept = {name: w if 0.0 < (w := weights.get(name, 0.0)) < float("inf") else 0.0 for name in FACTOR_NAMES}
-    total = sum(kept.values())
-    if total <= 0.0:
+    if not any(kept.values()):
         return PACKS["balanced"]
-    return MappingProxyType({name: w / total for name, w in kept.items()})
+    return MappingProxyType(dict(zip(kept, shares(list(kept.values())), strict=True)))
+
+
+def shares(weights: Sequence[float]) -> list[float]:
+    """What part of their total each is; equal parts where all are 0. Weights are finite and not negative."""
+    largest = max(weights, default=0.0)
+    if largest <= 0.0:
+        return [1.0 / len(weights) for _ in weights]
+    scaled = [weight / largest for weight in weights]  # their total is finite, whatever theirs was
+    total = sum(scaled)
+    return [weight / total for weight in scaled]
 
 
 _COLUMNS = dict(zip(PACK_NAMES, zip(*_TABLE, strict=True), strict=True))
