@@ -67,7 +67,7 @@ class Edge:
             await self._services.close()
             raise
         self.port = listener.getsockname()[1]
-        self._probes = Probes(self._services.health, time.monotonic)
+        self._probes = Probes(lambda: checks(self._services, gate), time.monotonic)
         self._outcomes.start()
         self._server = _Server(self._config(gate))
         self._serving = asyncio.create_task(self._server.serve([listener]), name="http server")
@@ -102,10 +102,15 @@ class Edge:
         )
         return uvicorn.Config(
             front,
-            http=bounded(settings.edge_max_head_bytes, settings.edge_head_timeout_ms / 1000),
+            http=bounded(
+                max_head_bytes=settings.edge_max_head_bytes,
+                head_timeout_s=settings.edge_head_timeout_ms / 1000,
+                write_timeout_s=settings.edge_write_timeout_ms / 1000,
+            ),
             ws="none",
             lifespan="off",
             log_config=None,
+            log_level="warning",
             access_log=False,
             server_header=False,
             proxy_headers=False,
@@ -135,6 +140,14 @@ async def refuse_open_house(gate: Gate) -> None:
         except ServiceError as error:
             log.warning("cannot ask whether API keys exist", detail=error.message)
             await asyncio.sleep(KEY_CHECK_PAUSE_S)
+
+
+async def checks(services: Services, gate: Gate) -> dict[str, str]:
+    """What a request needs, each ``ok`` or why not."""
+    found = await services.health()
+    if found["decision"] == "ok":
+        found["identity"] = await gate.standing()
+    return found
 
 
 def _listen(settings: Settings) -> socket.socket:

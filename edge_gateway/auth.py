@@ -23,6 +23,7 @@ MAX_SECRET = 512
 INFERENCE = "inference"
 NO_KEY_GIVEN = "No API key was given. Send it as: Authorization: Bearer <key>"
 WRONG_KEY = "The API key is not valid: unknown, disabled or expired."
+EDGE_REFUSED = "the registry refuses this gateway; check OMNIROUTE_EDGE_TOKEN"
 NO_KEYS_YET = (
     "This gateway listens beyond this machine and no API key exists yet, so nobody can be served. "
     "Make a key with `omnictl keys create`, or set OMNIROUTE_EDGE_HOST=127.0.0.1."
@@ -85,6 +86,14 @@ class Gate:
         """Whether requests without a key are refused."""
         return (await self._verdict("")).required
 
+    async def standing(self) -> str:
+        """``ok``, or why no caller can be checked."""
+        try:
+            await self.keys_exist()
+        except ServiceError as error:
+            return EDGE_REFUSED if error.message == EDGE_REFUSED else error.reason.value.lower()
+        return "ok"
+
     async def _caller(self, secret: str) -> Caller | None:
         """None for an anonymous caller that the registry lets in."""
         if secret and len(secret) <= MAX_SECRET:
@@ -136,6 +145,8 @@ class Gate:
         try:
             response = await self._authenticate(secret)
         except ServiceError as error:
+            if error.reason is Reason.FORBIDDEN:
+                raise ServiceError(Reason.UNAVAILABLE, EDGE_REFUSED) from None
             if error.reason is not Reason.UNAUTHENTICATED:
                 raise
             response = registry_pb2.AuthenticateResponse(required=True)

@@ -83,8 +83,8 @@ class Services:
 
     async def health(self) -> dict[str, str]:
         """``ok`` or why not, by service. Bounded by HEALTH_TIMEOUT_S for each."""
-        states = await asyncio.gather(_health(self._decision_channel), _health(self._executor_channel))
-        return dict(zip(("decision", "executor"), states, strict=True))
+        decision, executor = await asyncio.gather(_health(self._decision_channel), _health(self._executor_channel))
+        return {"decision": decision, "executor": executor}
 
     def _identity(self) -> tuple[tuple[str, str], ...]:
         return calls.metadata(token=self._token)

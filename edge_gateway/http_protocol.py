@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with the limits that it leaves open: size of a head, and time for it."""
+"""uvicorn's HTTP protocol with the limits that it leaves open: size of a head, and time for it and for reading."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ LINGER_S = 2.0
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes connections that are slow with a head, or that send on and on after their answer."""
+    """Closes connections that are slow with a head, that send on and on after their answer, or that do not read."""
 
     max_head_bytes: int
     head_timeout_s: float
+    write_timeout_s: float
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._wants_head = True
         self._head_bytes = 0
         self._late: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
         self._refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -33,6 +35,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._progressed()
+        if self._stalled is not None:
+            self._stalled.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -58,6 +62,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._progressed()
         super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        self._stalled = self.loop.call_later(self.write_timeout_s, self.transport.abort)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+        super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, "malformed_http", msg)
@@ -91,7 +104,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._late = None
 
 
-def bounded(max_head_bytes: int, head_timeout_s: float) -> type[BoundedProtocol]:
-    """The protocol class with these limits; uvicorn makes the instances."""
-    limits = {"max_head_bytes": max_head_bytes, "head_timeout_s": head_timeout_s}
+def bounded(*, max_head_bytes: int, head_timeout_s: float, write_timeout_s: float) -> type[BoundedProtocol]:
+    """The protocol class with these limits; uvicorn makes the instances.
+
+    ``write_timeout_s`` is how long a client may take nothing of what waits for it.
+    """
+    limits = {"max_head_bytes": max_head_bytes, "head_timeout_s": head_timeout_s, "write_timeout_s": write_timeout_s}
     return type("BoundedProtocol", (BoundedProtocol,), limits)

@@ -17,7 +17,10 @@ Health = Callable[[], Awaitable[Mapping[str, str]]]
 
 
 class Probes:
-    """``health`` answers ``ok`` or why not, by service; it is asked once a second at most. ``clock`` is monotonic."""
+    """``health`` answers ``ok`` or why not, by what it checked; it is asked once a second at most.
+
+    ``clock`` is monotonic, in seconds.
+    """
 
     def __init__(self, health: Health, clock: Callable[[], float]) -> None:
         self._health = health

@@ -27,6 +27,7 @@ class Settings:
     edge_head_timeout_ms: int = field(default=30_000, metadata=POSITIVE)
     edge_body_timeout_ms: int = field(default=120_000, metadata=POSITIVE)
     edge_body_idle_timeout_ms: int = field(default=15_000, metadata=POSITIVE)
+    edge_write_timeout_ms: int = field(default=120_000, metadata=POSITIVE)
     edge_keep_alive_ms: int = field(default=75_000, metadata=POSITIVE)
     edge_drain_ms: int = field(default=20_000, metadata={"least": 0, "most": 25_000})
 

@@ -7,10 +7,12 @@ from typing import Any
 from edge_gateway.probes import FRESH_S, Probes
 from tests.edge_gateway.conftest import House, Open, chat
 
+GOOD = {"decision": "ok", "executor": "ok", "identity": "ok"}
+
 
 async def test_ready_and_alive(house: House) -> None:
     answer = await house.get("/readyz")
-    assert (answer.status_code, answer.json()) == (200, {"ready": True, "checks": {"decision": "ok", "executor": "ok"}})
+    assert (answer.status_code, answer.json()) == (200, {"ready": True, "checks": GOOD})
     assert (await house.get("/healthz")).json() == {"status": "ok"}
 
 
@@ -18,9 +20,18 @@ async def test_not_ready_says_why(open_house: Open) -> None:
     house = await open_house(executor_address="127.0.0.1:1")
     answer = await house.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json() == {"ready": False, "checks": {"decision": "ok", "executor": "unreachable"}}
+    assert answer.json() == {"ready": False, "checks": GOOD | {"executor": "unreachable"}}
     assert answer.elapsed.total_seconds() < 1.0
     assert (await house.get("/healthz")).status_code == 200
+
+
+async def test_wrong_identity_is_no_client_fault(open_house: Open) -> None:
+    house = await open_house(edge_token="another")
+    answer = await house.get("/readyz")
+    assert answer.status_code == 503
+    assert "OMNIROUTE_EDGE_TOKEN" in answer.json()["checks"]["identity"]
+    answer = await house.post(chat(), {"authorization": "Bearer sk"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "service_unavailable")
 
 
 async def test_readiness_is_asked_once_a_second() -> None:
