@@ -90,7 +90,7 @@ class Front:
             log.info(
                 "request",
                 method=scope["method"],
-                path=scope["path"],
+                path=scope["path"][:500],
                 status=exchange.status,
                 ms=round(1000 * exchange.elapsed_s, 1),
                 bytes=exchange.bytes_out,
