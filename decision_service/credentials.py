@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import orjson
 
+from decision_service.policy.fields import optional_url
+from decision_service.policy.known import TRUSTED
 from decision_service.store.records import ConnectionRecord
 from decision_service.vault import Vault, fingerprint
+from service_kit.errors import invalid
 
 ENVIRONMENT = "environment"
 OPERATOR = "operator"
@@ -39,6 +43,34 @@ class Credential:
 
 
 NO_CREDENTIAL = Credential()
+REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]{0,127}|file:/[^\x00-\x1f]{1,1024}")
+MOST_SECRET_CHARS = 16_384
+
+
+def check(credential: Credential) -> None:
+    """Raises INVALID_FIELD for what cannot be a credential; shows none of it."""
+    _check_secret("credential.api_key", credential.api_key)
+    if credential.reference and not REFERENCE.fullmatch(credential.reference):
+        got = f"a text of {len(credential.reference)} characters"
+        raise invalid("credential.reference", got, "env:NAME or file:/path")
+    if credential.oauth is not None:
+        _check_oauth(credential.oauth)
+
+
+def _check_oauth(oauth: OAuth) -> None:
+    for name in ("access_token", "refresh_token", "client_secret"):
+        _check_secret(f"credential.oauth.{name}", getattr(oauth, name))
+    if not oauth.access_token and not oauth.refresh_token:
+        raise invalid("credential.oauth.access_token", "nothing", "an access token, or a refresh token to get one with")
+    if oauth.refresh_token and not oauth.token_url:
+        raise invalid("credential.oauth.token_url", "nothing", "an http or https URL; a refresh token needs one")
+    optional_url(oauth.token_url, "credential.oauth.token_url", TRUSTED)
+
+
+def _check_secret(path: str, value: str) -> None:
+    """A secret travels in a header: one line of visible characters."""
+    if len(value) > MOST_SECRET_CHARS or any(not "!" <= char <= "~" for char in value):
+        raise invalid(path, f"a secret of {len(value)} characters", "visible ASCII characters, at most 16384")
 
 
 def stored(credential: Credential, connection_id: str, vault: Vault) -> dict[str, Any]:

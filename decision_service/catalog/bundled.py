@@ -17,6 +17,11 @@ DEAR = 3.0
 OAUTH_PROVIDERS = frozenset({"github-copilot"})
 FREE_SUFFIX = ":free"
 
+# Those who serve models of their own.
+VENDORS = frozenset(
+    {"openai", "anthropic", "google", "mistral", "deepseek", "xai", "cohere", "moonshotai", "zai", "alibaba", "minimax"}
+)
+
 # Tokens that are about for other purposes than to be spent on models.
 GENERAL_TOKENS = frozenset({"GITHUB_TOKEN", "GITLAB_TOKEN", "DIGITALOCEAN_ACCESS_TOKEN"})
 
@@ -61,6 +66,11 @@ class Catalog:
         if provider_id not in self._known and provider_id in self._raw:
             self._known[provider_id] = _known(self._raw[provider_id])
         return self._known.get(provider_id)
+
+    def owner_of(self, model: str) -> str:
+        """The provider that a bare model id most likely means, vendors before resellers; empty: no provider has it."""
+        having = [provider.id for provider in self._raw.values() if model in provider.models]
+        return min(having, key=lambda name: (name not in VENDORS, name), default="")
 
     def by_variable(self, names: Iterable[str]) -> Mapping[str, str]:
         """Provider id -> variable, for the providers whose key stands in one of these environment variables.

@@ -118,6 +118,19 @@ def text(most: int, *, least: int = 0) -> Reader:
     return read
 
 
+def plain_text(most: int, *, least: int = 0) -> Reader:
+    """A text of one line: printable, no blank at its ends."""
+    sized = text(most, least=least)
+
+    def read(value: Any, path: str, known: Known) -> str:
+        line: str = sized(value, path, known)
+        if line != line.strip() or not line.isprintable():
+            raise invalid(path, shape(value), f"{least} to {most} printable characters without a blank at either end")
+        return line
+
+    return read
+
+
 def secret(value: Any, path: str, _known: Known) -> str:
     """A text whose value no error shows."""
     if not isinstance(value, str) or len(value) > 4_096:
@@ -146,6 +159,11 @@ def http_url(value: Any, path: str, _known: Known) -> str:
         got = "a URL with credentials" if "@" in host else shape(value)
         raise invalid(path, got, "an absolute http or https URL without credentials")
     return str(value)
+
+
+def optional_url(value: Any, path: str, known: Known) -> str:
+    """A URL like ``http_url``, or an empty text."""
+    return "" if value == "" else http_url(value, path, known).rstrip("/")
 
 
 def provider_name(value: Any, path: str, known: Known) -> str:

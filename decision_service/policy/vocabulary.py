@@ -50,3 +50,5 @@ WINDOWS = ("session", "weekly", "monthly")
 TASK_TYPES = ("coding", "review", "planning", "analysis", "debugging", "documentation")
 ACCOUNT_TIERS = ("ultra", "pro", "standard", "free")
 CAPABILITIES = ("tools", "vision", "audio", "structured_output", "reasoning", "embeddings")
+# ``-name``: known not to be there.
+CAPABILITY_WORDS = (*CAPABILITIES, *(f"-{name}" for name in CAPABILITIES))

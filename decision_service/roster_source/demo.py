@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from decision_service.catalog import KnownProvider
-from decision_service.kernel.model import ModelFacts, ProviderClass
+from decision_service.kernel.model import UNKNOWN_FACTS, ModelFacts, ProviderClass
 from decision_service.policy.fields import (
     Reader,
     choice,
@@ -21,7 +21,8 @@ from decision_service.policy.fields import (
     whole,
 )
 from decision_service.policy.known import TRUSTED
-from decision_service.policy.vocabulary import CAPABILITIES
+from decision_service.policy.vocabulary import CAPABILITY_WORDS
+from decision_service.roster_source.knowledge import overridden
 from service_kit.errors import invalid
 
 PATH = "demo_providers"
@@ -39,7 +40,7 @@ MODEL: Mapping[str, Reader] = {
     "output_price": number(0),
     "context_window": whole(1),
     "max_output_tokens": whole(1),
-    "capabilities": each(choice((*CAPABILITIES, *(f"-{name}" for name in CAPABILITIES))), 2 * len(CAPABILITIES)),
+    "capabilities": each(choice(CAPABILITY_WORDS), 64),
 }
 
 
@@ -72,15 +73,8 @@ def _model(raw: Any, path: str) -> tuple[str, ModelFacts]:
     given = read_fields(raw, path, MODEL, TRUSTED)
     if "id" not in given:
         raise invalid(f"{path}.id", "nothing", "the model's id")
-    capabilities = given.get("capabilities", ())
-    return given["id"], ModelFacts(
-        input_price=given.get("input_price"),
-        output_price=given.get("output_price"),
-        context_window=given.get("context_window"),
-        max_output=given.get("max_output_tokens"),
-        has=frozenset(name for name in capabilities if not name.startswith("-")),
-        lacks=frozenset(name.removeprefix("-") for name in capabilities if name.startswith("-")),
-    )
+    model = given.pop("id")
+    return model, overridden(UNKNOWN_FACTS, given)
 
 
 def _items(value: Any, path: str) -> list[tuple[Any, str]]:

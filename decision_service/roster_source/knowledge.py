@@ -10,6 +10,8 @@ from decision_service.catalog import Catalog, KnownProvider
 from decision_service.kernel.model import UNKNOWN_FACTS, ModelFacts, ProviderClass
 from decision_service.store.records import ModelRecord, ProviderRecord
 
+FIELD_OF = {"max_output_tokens": "max_output"}
+
 
 def provider_ids(catalog: Catalog, stored: Iterable[str], demo: Iterable[KnownProvider]) -> frozenset[str]:
     """Every provider that a policy may name."""
@@ -35,8 +37,8 @@ def known_provider(
 
 
 def overridden(facts: ModelFacts, given: Mapping[str, Any]) -> ModelFacts:
-    """Facts with what an operator knows better; ``capabilities`` replaces what has been known of them."""
-    plain = {name: value for name, value in given.items() if name not in ("name", "capabilities")}
+    """Facts with what an operator knows better, by the names of the contract; ``capabilities`` replaces them all."""
+    plain = {FIELD_OF.get(name, name): value for name, value in given.items() if name not in ("name", "capabilities")}
     if "capabilities" in given:
         names = given["capabilities"]
         plain["has"] = frozenset(name for name in names if not name.startswith("-"))

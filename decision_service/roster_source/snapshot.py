@@ -87,3 +87,11 @@ def _providers(stored: Stored, around: Surroundings, connected: Iterable[str]) -
 
 def _endpoint(record: records.ConnectionRecord, provider: KnownProvider) -> Endpoint:
     return Endpoint(provider.dialect, record.base_url or provider.base_url)
+
+
+def provider_at(snapshot: Snapshot, around: Surroundings, name: str) -> KnownProvider | None:
+    """A provider as known at a snapshot, also where it is not connected; None: nobody knows it."""
+    if name in snapshot.providers or name not in snapshot.provider_ids:
+        return snapshot.providers.get(name)
+    changed = [row for row in snapshot.stored.of(records.MODELS).values() if row.provider == name]
+    return known_provider(around.catalog.provider(name), None, changed)
