@@ -64,6 +64,8 @@ def read_controls(request: Request) -> Wishes:
     fallback = controls.budget_fallback.strip().lower()
     if fallback and fallback not in FALLBACK_ALIASES:
         ignored.append("budget_fallback")
+    if controls.min_context_tokens < 0:
+        ignored.append("min_context_tokens")
     effort = controls.effort.strip().lower()
     if effort and effort != "auto":
         ignored.append("effort")
