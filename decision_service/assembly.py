@@ -1,0 +1,193 @@
+"""Where the decision service's parts meet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, closing, suppress
+
+import grpc.aio
+import httpx
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from decision_service.advertised import advertised, channels, name_index
+from decision_service.catalog import Catalog
+from decision_service.engine import Engine
+from decision_service.journal import Journal, JournalClosed, JournalFailed, JournalFull
+from decision_service.names import NameIndex
+from decision_service.registry import Registry
+from decision_service.registry.oauth import Renewals
+from decision_service.roster_source import Endpoint, RosterSource, Snapshot, Surroundings, parse_demo
+from decision_service.roster_source.shadowing import shadowing
+from decision_service.servicers.decision import DecisionServicer
+from decision_service.servicers.registry import RegistryServicers
+from decision_service.servicers.registry_desk import Desk, Tokens
+from decision_service.servicers.state import StateServicer
+from decision_service.settings import DecisionSettings
+from decision_service.store.engine import StoreError, open_engine
+from decision_service.store.migrate import migrate
+from decision_service.vault import Vault, VaultError, load_secret_key
+from omniroute.decision.v1 import decision_pb2, decision_pb2_grpc
+from omniroute.registry.v1 import registry_pb2, registry_pb2_grpc
+from service_kit import clock, metrics, tls
+from service_kit.grpc_server import start_server
+from service_kit.lifecycle import Fatal
+
+TICK_S = 0.25
+TICKS_A_SAVE = 4
+RENEWAL_TIMEOUT_S = 10.0
+SAVE_TIMEOUT_S = 10.0
+SERVICES = tuple(
+    service.full_name
+    for file in (decision_pb2.DESCRIPTOR, registry_pb2.DESCRIPTOR)
+    for service in file.services_by_name.values()
+)
+LOG = structlog.get_logger()
+
+
+class Present:
+    """The snapshot that requests work on, and the engine over it.
+
+    Snapshots arrive from whatever thread made them and take effect on the event loop, before the maker hears of it.
+    """
+
+    def __init__(self) -> None:
+        self.engine: Engine | None = None
+        self._loop = asyncio.get_running_loop()
+        self._names: NameIndex | None = None
+        self.snapshot: Snapshot | None = None
+
+    def arrive(self, snapshot: Snapshot) -> None:
+        if self.snapshot is None:
+            self.snapshot = snapshot
+        else:
+            self._loop.call_soon_threadsafe(self._take, snapshot)
+
+    def _take(self, snapshot: Snapshot) -> None:
+        self.snapshot, self._names = snapshot, None
+        if self.engine is not None:
+            self.engine.change_roster(snapshot.roster)
+
+    def begin(self, journal: Journal) -> Engine:
+        """The engine over the first snapshot, with what was kept of its state."""
+        assert self.snapshot is not None
+        self.engine = Engine(self.snapshot.roster, journal, clock.wall)
+        self.engine.restore()
+        return self.engine
+
+    def endpoints(self) -> Mapping[str, Endpoint]:
+        assert self.snapshot is not None
+        return self.snapshot.endpoints
+
+    def names(self) -> NameIndex:
+        """Built when first asked for after a change."""
+        if self._names is None:
+            assert self.engine is not None
+            self._names = name_index(self.engine.state)
+        return self._names
+
+
+async def serve(
+    settings: DecisionSettings,
+    environ: Mapping[str, str],
+    stop: asyncio.Event,
+    started: asyncio.Future[int] | None = None,
+) -> None:
+    """Serve until ``stop``. ``started`` gets the port. Raises Fatal when the store or the secret key cannot be used."""
+    try:
+        async with AsyncExitStack() as parts:
+            await _assemble(settings, environ, parts, started)
+            await stop.wait()
+    except (StoreError, VaultError, SQLAlchemyError) as error:
+        raise Fatal(f"the decision service cannot start: {error}") from None
+
+
+async def _assemble(
+    settings: DecisionSettings, environ: Mapping[str, str], parts: AsyncExitStack, started: asyncio.Future[int] | None
+) -> None:
+    files = tls.from_paths(settings.tls_cert, settings.tls_key, settings.tls_ca)
+    store = open_engine(settings.database_url, settings.data_dir)
+    parts.callback(store.dispose)
+    migrate(store)
+    vault = Vault(load_secret_key(settings.secret_key, settings.data_dir))
+    vault.verify(store)
+    around = Surroundings(Catalog(), environ, parse_demo(settings.demo_providers))
+    present = Present()
+    source = parts.enter_context(closing(RosterSource(store, around, present.arrive)))
+    _tell_shadows(source.start(clock.wall), around)
+    journal = parts.enter_context(closing(Journal(store, clock.wall, retention_days=settings.outcome_retention_days)))
+    engine = present.begin(journal)
+    parts.push_async_callback(_save, engine)
+    registry = Registry(store, source, vault, clock.wall)
+    desk = parts.enter_context(closing(Desk(_tokens(settings))))
+    client = await parts.enter_async_context(httpx.AsyncClient(timeout=RENEWAL_TIMEOUT_S))
+    servicers = RegistryServicers(
+        registry,
+        desk,
+        Renewals(registry, client),
+        advertised=lambda key: advertised(engine.state, key),
+        channels=lambda key: channels(engine.state, key),
+    )
+    decisions = DecisionServicer(engine, present.endpoints, present.names)
+    server = await start_server(
+        settings.decision_bind,
+        _registration(decisions, StateServicer(engine, servicers.authorize), servicers),
+        SERVICES,
+        tls=files,
+        max_connection_age_s=settings.max_connection_age_s or None,
+    )
+    parts.push_async_callback(server.stop, settings.decision_grace_s)
+    beat = asyncio.create_task(_beat(engine))
+    parts.callback(beat.cancel)
+    metrics_server = await metrics.start_metrics_server(
+        settings.decision_metrics_host,
+        settings.decision_metrics_port,
+        ready=lambda: journal.alive and not beat.done(),
+    )
+    parts.push_async_callback(metrics_server.stop)
+    LOG.info("serving", port=server.port, candidates=len(engine.state.roster.pool))
+    if started is not None:
+        started.set_result(server.port)
+
+
+def _registration(
+    decisions: DecisionServicer, states: StateServicer, registry: RegistryServicers
+) -> Callable[[grpc.aio.Server], None]:
+    def register(server: grpc.aio.Server) -> None:
+        decision_pb2_grpc.add_DecisionServiceServicer_to_server(decisions, server)
+        registry_pb2_grpc.add_StateServiceServicer_to_server(states, server)
+        registry.register(server)
+
+    return register
+
+
+def _tokens(settings: DecisionSettings) -> Tokens:
+    return Tokens(admin=settings.admin_token, edge=settings.edge_token, executor=settings.executor_token)
+
+
+def _tell_shadows(snapshot: Snapshot, around: Surroundings) -> None:
+    shadows = [f"{shadow.combo} ({shadow.provider_id})" for shadow in shadowing(snapshot, around)]
+    if shadows:
+        LOG.warning("[STARTUP] combo names that are real model ids", combos=shadows)
+
+
+async def _beat(engine: Engine) -> None:
+    """Time passes without traffic too: leases run out, and what changed is saved every second."""
+    beats = 0
+    while True:
+        await asyncio.sleep(TICK_S)
+        engine.tick()
+        beats += 1
+        if beats % TICKS_A_SAVE == 0 and engine.state.touched:
+            with suppress(JournalFull):  # it is still marked as touched, and saved next time
+                engine.save_states()
+
+
+async def _save(engine: Engine) -> None:
+    """What was learnt since the last save, before the journal closes."""
+    try:
+        async with asyncio.timeout(SAVE_TIMEOUT_S):
+            await asyncio.wrap_future(engine.save_states())
+    except (JournalFull, JournalFailed, JournalClosed, TimeoutError):
+        LOG.error("state_not_saved")
