@@ -97,5 +97,5 @@ async def serving(
 
 @asynccontextmanager
 async def calling(port: int, tls: TlsFiles | None = None) -> AsyncIterator[decision_pb2_grpc.DecisionServiceAsyncStub]:
-    async with open_channel(f"localhost:{port}", tls) as channel:
+    async with open_channel(f"127.0.0.1:{port}", tls) as channel:
         yield decision_pb2_grpc.DecisionServiceStub(channel)
