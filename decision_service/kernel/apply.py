@@ -90,7 +90,7 @@ def open_lease(
     """A call of a decision begins: one in-flight slot, and the probe permits that it is due."""
     member = ticket.chain[place]
     account = member.account
-    ticket.leases[place] = Lease(member, place, state.seq)
+    lease = ticket.leases[place] = Lease(member, place, state.seq)
     account.in_flight += 1
     account.recent_requests(now)
     account.recent.append(now)
@@ -103,10 +103,12 @@ def open_lease(
     breaker = member.provider.breaker
     if probing and breaker.phase(now) is Phase.HALF_OPEN:
         member.provider.breaker = grant_probe(breaker, ticket.id, until)
+        lease.permit_until = until
     if state.exclusions and state.exclusion(ticket.scope, member.id).due(now):
         key = (ticket.scope, member.id)
         state.exclusions[key] = replace(state.exclusions[key], probe=ticket.id, probe_until=until)
         ticket.exclusion_probe = member.id
+        lease.permit_until = until
 
 
 def _lease_session(sessions: dict[str, int], session: str, now: int) -> None:

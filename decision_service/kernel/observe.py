@@ -22,7 +22,7 @@ from decision_service.kernel.health import (
 )
 from decision_service.kernel.live import AccountRecord, Member
 from decision_service.kernel.model import Outcome, OutcomeClass, QuotaWindow, Refused
-from decision_service.kernel.state import Batch, Rotation, RoutingState, Ticket
+from decision_service.kernel.state import Batch, Lease, Rotation, RoutingState, Ticket
 from decision_service.kernel.strategies.rotation import counter_place, sticky_limit
 
 
@@ -51,14 +51,21 @@ def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
     member = ticket.chain[place]
     lease = ticket.leases.get(place)
     ruling = rule(outcome.outcome_class, outcome.http_status, outcome.model_scoped)
-    probed = _fold_exclusion_probe(state, ticket, member, outcome, ruling, now)
+    moves = _moves_machines(ticket, member, lease, now)
+    probed = moves and _fold_exclusion_probe(state, ticket, member, ruling, now)
     if not (probed and outcome.outcome_class is OutcomeClass.TIMEOUT):
         _fold_statistics(state, member, outcome, ruling, now)
-        if not ticket.abandoned and member.provider.breaker.moved_seq < ticket.seq:
+        if moves:
             _fold_machines(state, ticket, member, outcome, ruling, lease.seq if lease else ticket.seq, now)
     _fold_rotation(state, ticket, member, outcome, ruling)
     _move_lease(state, ticket, outcome, place, following, now)
     return Reception.ACCEPTED
+
+
+def _moves_machines(ticket: Ticket, member: Member, lease: Lease | None, now: int) -> bool:
+    """Neither too late nor of an older generation of the breaker: more than statistics may hear of it."""
+    in_time = not ticket.abandoned and not (lease is not None and lease.lapsed(now))
+    return in_time and member.provider.breaker.moved_seq < ticket.seq
 
 
 def observe_unknown(state: RoutingState, outcome: Outcome, now: int) -> None:
@@ -162,9 +169,7 @@ def _touch_target(state: RoutingState, member: Member) -> None:
     state.touched.add(("lockout", "\0".join((c.provider, c.connection, c.model))))
 
 
-def _fold_exclusion_probe(
-    state: RoutingState, ticket: Ticket, member: Member, outcome: Outcome, ruling: Ruling, now: int
-) -> bool:
+def _fold_exclusion_probe(state: RoutingState, ticket: Ticket, member: Member, ruling: Ruling, now: int) -> bool:
     """Folds the outcome of an exclusion's probe; answers whether it was one."""
     exclusion = state.exclusions.get((ticket.scope, member.id)) if ticket.exclusion_probe == member.id else None
     if exclusion is None or exclusion.probe != ticket.id:

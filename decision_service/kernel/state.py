@@ -20,11 +20,19 @@ TICKETS_KEPT = 100_000
 
 @dataclass(slots=True)
 class Lease:
-    """One in-flight slot: a call of a decision that is under way. ``seq`` numbers its start."""
+    """One in-flight slot: a call of a decision that is under way.
+
+    ``seq`` numbers its start. ``permit_until`` is when the probe permit that it holds lapses; 0: it is no probe.
+    """
 
     member: Member
     place: int
     seq: int
+    permit_until: int = 0
+
+    def lapsed(self, now: int) -> bool:
+        """It was a probe, and took too long to count as one."""
+        return 0 < self.permit_until <= now
 
 
 @dataclass(slots=True)
