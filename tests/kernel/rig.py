@@ -133,6 +133,15 @@ class Rig:
             return refusal
         raise AssertionError(f"decided for {ids(decision)}")
 
+    def wait(self, model: str = COMBO) -> int | None:
+        """Milliseconds until a policy has a target again; None: it has one."""
+        try:
+            self.ask(model)
+        except Refused as refusal:
+            assert refusal.retry_at is not None
+            return refusal.retry_at - self.now
+        return None
+
     def ticket(self, decision: Decision | None = None) -> Ticket:
         """The ticket of a decision, of the last one unless it is given."""
         return self.state.tickets[self._number(decision)]
