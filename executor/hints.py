@@ -80,14 +80,15 @@ def quota_windows(headers: Mapping[str, str], now: float) -> tuple[QuotaWindow, 
     for header, value in headers.items():
         match = _QUOTA.fullmatch(header.lower())
         if match:
-            kind = match["kind"] or match["kind_last"]
+            kind = "kind" if match["kind"] else "kind_last"
+            window = header[: match.start(kind)] + header[match.end(kind) :]
             name = "tokens" if (match["of"] or match["of_first"] or "").startswith("token") else "requests"
-            seen.setdefault((name, header.lower().replace(kind, "", 1)), {})[kind] = value.partition(",")[0]
+            seen.setdefault((name, window.lower()), {})[match[kind]] = value.partition(",")[0]
     tightest: dict[str, QuotaWindow] = {}
     for (name, _), values in seen.items():
-        window = _window(name, values, now)
-        if window and (name not in tightest or window.remaining_fraction < tightest[name].remaining_fraction):
-            tightest[name] = window
+        read = _window(name, values, now)
+        if read and (name not in tightest or read.remaining_fraction < tightest[name].remaining_fraction):
+            tightest[name] = read
     return tuple(tightest[name] for name in sorted(tightest))
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
+import grpc.aio
 import structlog
 
 from executor import telemetry, wire
@@ -45,7 +46,11 @@ class ExecutorServicer(executor_pb2_grpc.ExecutorServiceServicer):
         call = wire.call_in(request, identity.traceparent, identity.request_id)
 
         async def sink(event: Event) -> None:
-            await context.write(wire.event_out(event, call.decision_id))
+            try:
+                await context.write(wire.event_out(event, call.decision_id))
+            except grpc.aio.BaseError as error:
+                # The client left in this moment; the cancellation that says so is on its way.
+                raise asyncio.CancelledError from error
 
         with self._admitted():
             deadline = _deadline(request.deadline_ms, context.time_remaining())

@@ -10,12 +10,12 @@ from typing import Any
 import grpc.aio
 import orjson
 import pytest
-from omniroute.decision.v1 import decision_pb2
-from omniroute.executor.v1 import executor_pb2, executor_pb2_grpc
-from omniroute.registry.v1 import registry_pb2, registry_pb2_grpc
 
 from executor import assembly
 from executor.settings import Settings
+from omniroute.decision.v1 import decision_pb2
+from omniroute.executor.v1 import executor_pb2, executor_pb2_grpc
+from omniroute.registry.v1 import registry_pb2, registry_pb2_grpc
 from service_kit.errors import Reason, ServiceError, to_status
 from tests.executor.upstream import Script, Upstream
 

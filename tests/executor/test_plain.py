@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from omniroute.decision.v1 import decision_pb2
 
+from omniroute.decision.v1 import decision_pb2
 from tests.executor.conftest import SECRET, House, target
 from tests.executor.upstream import answer, completion, error_body
 
@@ -22,7 +22,7 @@ async def test_an_answer_reaches_the_client_byte_for_byte(house: House) -> None:
 
 async def test_the_outcome_of_a_success_is_complete(house: House) -> None:
     upstream = await house.upstream(answer(200, completion(finish="length"), {"x-ratelimit-remaining-requests": "0"}))
-    prices = {"input_price": 2.0, "output_price": 8.0}
+    prices: dict[str, Any] = {"input_price": 2.0, "output_price": 8.0}
     got = await house.execute([target(upstream, **prices)])
     (outcome,) = got.outcomes
     assert (outcome.decision_id, outcome.attempt, outcome.target_id) == ("d1", 1, "t0")
