@@ -5,32 +5,48 @@ from __future__ import annotations
 import pkgutil
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import import_module
 
 import typer
 
 from omnictl import commands
+from omnictl.options import Remote, spread
+from omnictl.problems import CommandError
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:
     """The whole command line, or of it only the command that ``arguments`` call, if its module has the same name.
 
-    Each module's ``app`` is merged at the top. ``up`` so stays light beside the commands that are gRPC clients.
+    Each module's ``app`` is merged at the top. ``up`` and ``simulate`` so stay light beside the gRPC clients.
     """
-    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-    app.callback()(root)
+    app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False)
+    app.callback()(spread(root))
     names = [module.name for module in pkgutil.iter_modules(commands.__path__)]
     for name in arguments[:1] if arguments and arguments[0] in names else names:
         app.add_typer(import_module(f"{commands.__name__}.{name}").app)
     return app
 
 
-def root() -> None:
-    """Run OmniRoute, and look into its routing decisions."""
+def root(ctx: typer.Context, remote: Remote) -> None:
+    """Run OmniRoute, look into its routing decisions, and keep its policies."""
+    ctx.obj = asdict(remote)
 
 
 def main() -> None:
-    build(sys.argv[1:])(prog_name="omnictl")
+    """Run the command line. What it cannot do is one line on standard error, never a stack."""
+    try:
+        build(sys.argv[1:])(prog_name="omnictl")
+    except CommandError as error:
+        print(error.line(), file=sys.stderr)
+        sys.exit(error.status)
+    except Exception as error:  # noqa: BLE001 - the edge of the process
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else ""
+        print(CommandError(f"a mistake of the program: {error!r}{place}").line(), file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

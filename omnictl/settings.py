@@ -24,7 +24,8 @@ class LauncherSettings:
     edge_host: str = "127.0.0.1"
     edge_port: int = field(default=20_128, metadata=PORT)
     decision_bind: str = "127.0.0.1:50051"
-    decision_metrics_bind: str = "127.0.0.1:50061"
+    decision_metrics_host: str = "127.0.0.1"
+    decision_metrics_port: int = field(default=50_061, metadata=PORT)
     executor_bind: str = "127.0.0.1:50052"
     executor_metrics_host: str = "127.0.0.1"
     executor_metrics_port: int = field(default=50_062, metadata=PORT)

@@ -56,7 +56,7 @@ def shared_environ(wanted: LauncherSettings, environ: Mapping[str, str], demo_po
 
 def children(wanted: LauncherSettings, environ: Mapping[str, str], demo_ports: Sequence[int]) -> list[ChildSpec]:
     """In the order in which they may rely on each other; they stop in the reverse one."""
-    decision = _port(wanted.decision_metrics_bind, "OMNIROUTE_DECISION_METRICS_BIND")
+    decision = Port(wanted.decision_metrics_host, wanted.decision_metrics_port, "OMNIROUTE_DECISION_METRICS_PORT")
     executor = Port(wanted.executor_metrics_host, wanted.executor_metrics_port, "OMNIROUTE_EXECUTOR_METRICS_PORT")
     edge = Port(wanted.edge_host, wanted.edge_port, "OMNIROUTE_EDGE_PORT")
     services = [

@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha import reflection
 from service_kit import tls as tls_files
 from service_kit.grpc_client import KEEPALIVE_MS, MAX_MESSAGE_BYTES
 from service_kit.grpc_observed import observed
+from service_kit.lifecycle import Fatal
 
 Register = Callable[[grpc.aio.Server], None]
 
@@ -39,7 +40,7 @@ async def start_server(
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     max_connection_age_s: float | None = None,
 ) -> GrpcServer:
-    """Serve what ``register`` adds (``add_...Servicer_to_server``) at ``host:port``; RuntimeError if that is taken.
+    """Serve what ``register`` adds (``add_...Servicer_to_server``) at ``host:port``; Fatal if it cannot listen there.
 
     ``services`` are the full names that health and reflection tell of. A servicer's method may be async, or plain: a
     plain one runs on the loop and must not block. A method refuses a call by raising ServiceError.
@@ -50,14 +51,19 @@ async def start_server(
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     reflection.enable_server_reflection([*services, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
-    if tls is None:
-        port = server.add_insecure_port(address)
-    else:
-        port = server.add_secure_port(address, tls_files.server_credentials(tls))
+    port = _listen(server, address, tls)
     await server.start()
     for service in ("", *services):
         await health_servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
     return GrpcServer(server, port, health_servicer)
+
+
+def _listen(server: grpc.aio.Server, address: str, tls: tls_files.TlsFiles | None) -> int:
+    credentials = tls_files.server_credentials(tls) if tls else None
+    try:
+        return server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise Fatal(f"gRPC: cannot listen on {address}; allowed: a local address and a free port") from error
 
 
 class _ObservedRegistration:

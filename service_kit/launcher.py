@@ -163,7 +163,8 @@ async def _run_once(one: _Kept, emit: Emit) -> int:
 async def _announce(kept: Sequence[_Kept], on_ready: Callable[[], None], limits: Limits) -> None:
     try:
         async with asyncio.timeout(limits.ready_s):
-            await asyncio.gather(*(_ready(one.spec) for one in kept))
+            for one in kept:  # in order: whoever relies on others would only say no, and may remember it for a while
+                await _ready(one.spec)
     except TimeoutError:
         late = [one for one in kept if one.spec.ready and not await _asked(one.spec.ready)]
         tails = "\n".join(f"{one.spec.name}:\n{_shown(one.child.tail if one.child else one.tail)}" for one in late)

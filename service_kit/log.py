@@ -23,27 +23,25 @@ SECRET_KEY = re.compile(
 SECRET_TEXT = re.compile(r"(?i:\bbearer\s+)\S+|\b(?:sk|rk|pk|gsk|xai)-[A-Za-z0-9_-]{8,}|\bAIza[A-Za-z0-9_-]{20,}")
 
 
+_FOR_PEOPLE = structlog.dev.ConsoleRenderer(colors=False, pad_event_to=24)
+
+
 def configure(service: str, level: str = "info", json: bool = True) -> None:
-    """Send structlog's and the standard library's records to stderr as one form. ``level`` is one of LEVELS."""
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _service(service),
-        _request_id,
+    """Send structlog's and the standard library's records to stderr as one form. ``level`` is one of LEVELS.
+
+    The form for people leaves out the service and the logger, and shows the local time of day.
+    """
+    first: list[Processor] = [structlog.contextvars.merge_contextvars, structlog.stdlib.add_log_level, _request_id]
+    first += _machine_keys(service) if json else [structlog.processors.TimeStamper("%H:%M:%S", utc=False)]
+    last: list[Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         structlog.processors.format_exc_info,
         redact,
+        structlog.processors.JSONRenderer(serializer=_json) if json else _FOR_PEOPLE,
     ]
-    final: Processor = (
-        structlog.processors.JSONRenderer(serializer=_json) if json else structlog.dev.ConsoleRenderer(colors=False)
-    )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared[:-2], structlog.stdlib.ExtraAdder()],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *shared[-2:], final],
-        )
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=[*first, structlog.stdlib.ExtraAdder()], processors=last)
     )
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     for chatty in ("httpx", "httpcore", "aiohttp.access", "alembic"):
@@ -51,7 +49,7 @@ def configure(service: str, level: str = "info", json: bool = True) -> None:
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
-            *shared[:-2],
+            *first,
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
@@ -75,12 +73,12 @@ def _clean(key: str, value: Any) -> Any:
     return SECRET_TEXT.sub(REDACTED, value) if isinstance(value, str) else value
 
 
-def _service(name: str) -> Processor:
-    def add(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        event["service"] = name
+def _machine_keys(service: str) -> list[Processor]:
+    def add_service(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event["service"] = service
         return event
 
-    return add
+    return [structlog.stdlib.add_logger_name, structlog.processors.TimeStamper(fmt="iso", utc=True), add_service]
 
 
 def _request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

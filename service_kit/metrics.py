@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, exposition
 
+from service_kit.lifecycle import Fatal
+
 CONTENT_TYPE = exposition.CONTENT_TYPE_PLAIN_0_0_4
 REQUEST_LIMIT_S = 5.0
 MAX_HEAD_BYTES = 8_192
@@ -39,8 +41,8 @@ class MetricsServer:
 async def start_metrics_server(host: str, port: int, ready: Callable[[], bool] = lambda: True) -> MetricsServer:
     """Serve ``/metrics``, ``/healthz`` (the process lives) and ``/readyz`` (``ready()``, else 503).
 
-    It runs on the service's own loop, so that ``/healthz`` fails when that loop hangs. Raises OSError when the port is
-    taken.
+    It runs on the service's own loop, so that ``/healthz`` fails when that loop hangs. Raises Fatal when it cannot
+    listen there.
     """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -54,7 +56,10 @@ async def start_metrics_server(host: str, port: int, ready: Callable[[], bool] =
         finally:
             writer.close()
 
-    return MetricsServer(await asyncio.start_server(serve, host, port, limit=MAX_HEAD_BYTES))
+    try:
+        return MetricsServer(await asyncio.start_server(serve, host, port, limit=MAX_HEAD_BYTES))
+    except OSError as error:
+        raise Fatal(f"metrics: cannot listen on {host} port {port}: {error.strerror}") from error
 
 
 def _answer(head: bytes, ready: Callable[[], bool]) -> Answer:

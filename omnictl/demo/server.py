@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -15,7 +16,7 @@ from omnictl.demo.answers import Answer, BadBodyError, answer
 from omnictl.demo.catalog import PROVIDERS, SEED, DemoProvider, Fault
 from service_kit import clock
 
-RETRY_AFTER_S = 2
+RETRY_AFTER_S = 15
 MAX_BODY_BYTES = 32 * 2**20
 CONTENT_LIMIT_S = 5.0
 
@@ -74,15 +75,16 @@ class Provider:
         self, request: web.Request, body: Mapping[str, Any], identity: Mapping[str, Any], ready: Answer
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream", "cache-control": "no-cache"})
-        await response.prepare(request)
-        for chunk in wire.chunks(identity, ready):
-            await response.write(chunk)
-            await asyncio.sleep(self._provider.word_ms / 1000)
-        options = body.get("stream_options")
-        if isinstance(options, dict) and options.get("include_usage"):
-            await response.write(wire.usage_chunk(identity, ready))
-        await response.write(wire.DONE)
-        await response.write_eof()
+        with suppress(ConnectionError):  # the client left
+            await response.prepare(request)
+            for chunk in wire.chunks(identity, ready):
+                await response.write(chunk)
+                await asyncio.sleep(self._provider.word_ms / 1000)
+            options = body.get("stream_options")
+            if isinstance(options, dict) and options.get("include_usage"):
+                await response.write(wire.usage_chunk(identity, ready))
+            await response.write(wire.DONE)
+            await response.write_eof()
         return response
 
 

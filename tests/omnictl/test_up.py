@@ -57,7 +57,7 @@ def test_every_port_names_the_setting_that_moves_it() -> None:
     ports = [port for child in up.children(LauncherSettings(), {}, ()) for port in child.ports]
     assert [(port.number, port.setting) for port in ports] == [
         (50051, "OMNIROUTE_DECISION_BIND"),
-        (50061, "OMNIROUTE_DECISION_METRICS_BIND"),
+        (50061, "OMNIROUTE_DECISION_METRICS_PORT"),
         (50052, "OMNIROUTE_EXECUTOR_BIND"),
         (50062, "OMNIROUTE_EXECUTOR_METRICS_PORT"),
         (20128, "OMNIROUTE_EDGE_PORT"),

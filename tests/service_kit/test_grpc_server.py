@@ -16,6 +16,7 @@ from service_kit import calls, metrics
 from service_kit.errors import Reason, ServiceError, from_rpc_error
 from service_kit.grpc_client import open_channel
 from service_kit.grpc_server import start_server
+from service_kit.lifecycle import Fatal
 from tests.service_kit.servicer import SECRET, SERVICE, calling, obliging, serving
 
 Stub: TypeAlias = "decision_pb2_grpc.DecisionServiceAsyncStub"
@@ -238,7 +239,7 @@ async def test_stop_drains_calls_in_flight_and_then_cuts_them_off() -> None:
 
 async def test_a_taken_port_is_an_error() -> None:
     async with serving() as server:
-        with pytest.raises(RuntimeError, match="bind"):
+        with pytest.raises(Fatal, match=f"cannot listen on 127.0.0.1:{server.port}"):
             await start_server(f"127.0.0.1:{server.port}", lambda _: None, [])
 
 

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client import Counter
 
 from service_kit import metrics, probe
+from service_kit.lifecycle import Fatal
 
 
 @asynccontextmanager
@@ -74,7 +75,7 @@ async def test_nonsense_is_hung_up_on_and_the_server_lives() -> None:
 async def test_a_taken_port_is_refused() -> None:
     async with server() as one:
         assert not probe.is_free("127.0.0.1", one.port)
-        with pytest.raises(OSError, match="address already in use"):
+        with pytest.raises(Fatal, match=f"cannot listen on 127.0.0.1 port {one.port}"):
             await metrics.start_metrics_server("127.0.0.1", one.port)
     assert probe.is_free("127.0.0.1", one.port)
 
