@@ -34,10 +34,11 @@ def commit(state: RoutingState, decision: Decision, decision_id: str) -> Ticket:
         api_key_id=decision.request.api_key_id,
         session_id=decision.request.session_id,
         chain=decision.chain,
+        timeouts=decision.timeouts,
     )
     state.tickets[decision_id] = ticket
     state.schedule(ticket.expires_at, decision_id)
-    open_lease(state, ticket, 0, now, decision.timeouts[0], probing=decision.probe)
+    open_lease(state, ticket, 0, now, probing=decision.probe)
     if len(state.tickets) > TICKETS_KEPT:
         _, oldest = state.tickets.popitem(last=False)
         end_ticket(state, oldest)
@@ -84,9 +85,7 @@ _EFFECTS: Mapping[type, Callable[[RoutingState, Any, int], None]] = MappingProxy
 )
 
 
-def open_lease(
-    state: RoutingState, ticket: Ticket, place: int, now: int, timeout_ms: int, *, probing: bool = False
-) -> None:
+def open_lease(state: RoutingState, ticket: Ticket, place: int, now: int, *, probing: bool = False) -> None:
     """A call of a decision begins: one in-flight slot, and the probe permits that it is due."""
     member = ticket.chain[place]
     account = member.account
@@ -99,7 +98,7 @@ def open_lease(
     state.step_leases[slot] = state.step_leases.get(slot, 0) + 1
     if ticket.session_id and member.candidate.provider_class is ProviderClass.OAUTH:
         _lease_session(account.sessions, ticket.session_id, now)
-    until = now + timeout_ms + PROBE_GRACE_MS
+    until = now + ticket.timeouts[place] + PROBE_GRACE_MS
     breaker = member.provider.breaker
     if probing and breaker.phase(now) is Phase.HALF_OPEN:
         member.provider.breaker = grant_probe(breaker, ticket.id, until)

@@ -52,8 +52,9 @@ def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
     lease = ticket.leases.get(place)
     ruling = rule(outcome.outcome_class, outcome.http_status, outcome.model_scoped)
     moves = _moves_machines(ticket, member, lease, now)
-    probed = moves and _fold_exclusion_probe(state, ticket, member, ruling, now)
-    if not (probed and outcome.outcome_class is OutcomeClass.TIMEOUT):
+    if moves:
+        _fold_exclusion_probe(state, ticket, member, ruling, now)
+    if not (outcome.outcome_class is OutcomeClass.TIMEOUT and _cut_short(ticket, place)):
         _fold_statistics(state, member, outcome, ruling, now)
         if moves:
             _fold_machines(state, ticket, member, outcome, ruling, lease.seq if lease else ticket.seq, now)
@@ -66,6 +67,11 @@ def _moves_machines(ticket: Ticket, member: Member, lease: Lease | None, now: in
     """Neither too late nor of an older generation of the breaker: more than statistics may hear of it."""
     in_time = not ticket.abandoned and not (lease is not None and lease.lapsed(now))
     return in_time and member.provider.breaker.moved_seq < ticket.seq
+
+
+def _cut_short(ticket: Ticket, place: int) -> bool:
+    """The call had the reduced time-out of an exclusion's probe."""
+    return ticket.timeouts[place] < ticket.combo.config.target_timeout_ms
 
 
 def observe_unknown(state: RoutingState, outcome: Outcome, now: int) -> None:
@@ -169,16 +175,15 @@ def _touch_target(state: RoutingState, member: Member) -> None:
     state.touched.add(("lockout", "\0".join((c.provider, c.connection, c.model))))
 
 
-def _fold_exclusion_probe(state: RoutingState, ticket: Ticket, member: Member, ruling: Ruling, now: int) -> bool:
-    """Folds the outcome of an exclusion's probe; answers whether it was one."""
+def _fold_exclusion_probe(state: RoutingState, ticket: Ticket, member: Member, ruling: Ruling, now: int) -> None:
+    """Folds the outcome of an exclusion's probe, where it is one."""
     exclusion = state.exclusions.get((ticket.scope, member.id)) if ticket.exclusion_probe == member.id else None
     if exclusion is None or exclusion.probe != ticket.id:
-        return False
+        return
     success = ruling.breaker is Verdict.SUCCESS
     verdict = Verdict.SUCCESS if success else Verdict.FAILURE if ruling.blamed else Verdict.NEUTRAL
     state.exclusions[ticket.scope, member.id] = fold_exclusion(exclusion, verdict, now)
     state.touched.add(("exclusion", "\0".join((ticket.scope, member.id))))
-    return True
 
 
 def _fold_rotation(state: RoutingState, ticket: Ticket, member: Member, outcome: Outcome, ruling: Ruling) -> None:
@@ -235,5 +240,4 @@ def _move_lease(state: RoutingState, ticket: Ticket, outcome: Outcome, place: in
     if ends or following >= len(ticket.chain):
         end_ticket(state, ticket)
     else:
-        timeout = ticket.combo.config.target_timeout_ms
-        open_lease(state, ticket, following, now, timeout)
+        open_lease(state, ticket, following, now)

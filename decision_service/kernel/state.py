@@ -39,8 +39,9 @@ class Lease:
 class Ticket:
     """What is remembered of a decision.
 
-    ``chain`` holds the plan's calls in order. ``leases`` are the live ones by place in it. ``seq`` numbers the
-    decision: a breaker that moved later is of a newer generation. ``expires_at`` ends every lease.
+    ``chain`` holds the plan's calls in order, ``timeouts`` their time-outs. ``leases`` are the live ones by place in
+    it. ``seq`` numbers the decision: a breaker that moved later is of a newer generation. ``expires_at`` ends every
+    lease.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Ticket:
     api_key_id: str
     session_id: str
     chain: Sequence[Member]
+    timeouts: Sequence[int]
     leases: dict[int, Lease] = field(default_factory=dict)
     applied: set[int] = field(default_factory=set)
     latest: int = 0
