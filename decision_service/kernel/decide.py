@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from decision_service.kernel.controls import Wishes, adaptive_effort, read_controls
-from decision_service.kernel.draft import Ask, Draft, Effect
+from decision_service.kernel.draft import Ask, Draft, Effect, Readmit
 from decision_service.kernel.health import Phase
 from decision_service.kernel.live import Member
 from decision_service.kernel.model import SECOND, Combo, Refused, Rejection, Request, Shape, Turn
@@ -75,7 +75,8 @@ def decide(request: Request, state: RoutingState, turn: Turn) -> Decision:
     draft = Draft(rejected=rejected)
     ordered = _busy_last(STRATEGIES[combo.strategy](units, ask, draft), ask)
     chain = _distinct(ordered)
-    timeouts = [_timeout(member, ask) for member in chain]
+    due = _awaiting_probe(chain, ask, draft)
+    timeouts = [_timeout(member, ask, due) for member in chain]
     return Decision(
         request=request,
         combo=combo,
@@ -87,7 +88,7 @@ def decide(request: Request, state: RoutingState, turn: Turn) -> Decision:
         chain=chain,
         timeouts=timeouts,
         lease_ms=min(REQUEST_TIMEOUT_MS, sum(timeouts)) + LEASE_GRACE_MS,
-        probe=is_probe(chain[0], state, combo.name, turn.now),
+        probe=chain[0].id in due or _half_open(chain[0], turn.now),
         incident=incident,
         effort=adaptive_effort(request, wishes),
         reusable=not _strict_budget(wishes, combo),
@@ -187,21 +188,25 @@ def _distinct(units: Sequence[Unit]) -> list[Member]:
     return list(chain.values())
 
 
-def _timeout(member: Member, ask: Ask) -> int:
+def _awaiting_probe(chain: Sequence[Member], ask: Ask, draft: Draft) -> frozenset[str]:
+    """Those whose next call is the probe of their exclusion: it has run out, and no good score ends it here."""
+    if not ask.state.exclusions:
+        return frozenset()
+    readmitted = {effect.candidate for effect in draft.effects if isinstance(effect, Readmit)}
+    due = {m.id for m in chain if ask.state.exclusion(ask.scope, m.id).due(ask.turn.now)}
+    return frozenset(due - readmitted)
+
+
+def _timeout(member: Member, ask: Ask, due: Container[str]) -> int:
     """A target's time-out; a quarter of it, at least 5 s, while it would be an exclusion's probe."""
     timeout = ask.combo.config.target_timeout_ms
-    if ask.state.exclusions and ask.state.exclusion(ask.scope, member.id).due(ask.turn.now):
-        return min(timeout, max(SHORTEST_PROBE_MS, timeout // 4))
-    return timeout
+    return min(timeout, max(SHORTEST_PROBE_MS, timeout // 4)) if member.id in due else timeout
+
+
+def _half_open(member: Member, now: int) -> bool:
+    return member.provider.breaker.open and member.provider.breaker.phase(now) is Phase.HALF_OPEN
 
 
 def _strict_budget(wishes: Wishes, combo: Combo) -> bool:
     capped = wishes.budget is not None or combo.config.budget_cap is not None
     return capped and (wishes.budget_fallback or combo.config.budget_fallback) == "strict"
-
-
-def is_probe(member: Member, state: RoutingState, scope: str, now: int) -> bool:
-    """A call to this member now would be the probe of its breaker or of its exclusion."""
-    if member.provider.breaker.open and member.provider.breaker.phase(now) is Phase.HALF_OPEN:
-        return True
-    return bool(state.exclusions) and state.exclusion(scope, member.id).due(now)

@@ -138,9 +138,11 @@ class Rig:
         try:
             self.ask(model)
         except Refused as refusal:
-            assert refusal.retry_at is not None
-            return refusal.retry_at - self.now
-        return None
+            retry_at = refusal.retry_at
+        else:
+            return None
+        assert retry_at is not None, "it has none, and nobody knows when it will"
+        return retry_at - self.now
 
     def ticket(self, decision: Decision | None = None) -> Ticket:
         """The ticket of a decision, of the last one unless it is given."""
