@@ -12,7 +12,8 @@ from decision_service.kernel.model import DAY, HOUR, Outcome, OutcomeClass
 
 TRUSTED_FROM = 10
 MAX_LATENCY_MS = DAY
-_LOG_GAMMA = log(1.02 / 0.98)
+SKETCH_ERROR = 0.02
+_LOG_GAMMA = log((1 + SKETCH_ERROR) / (1 - SKETCH_ERROR))
 
 
 def clamp01(x: float) -> float:
@@ -72,7 +73,7 @@ class Samples:
         for bucket in sorted(self.buckets):
             seen += self.buckets[bucket]
             if seen > rank:
-                return exp(_LOG_GAMMA * (bucket - 0.5))
+                return exp(_LOG_GAMMA * bucket) * (1 - SKETCH_ERROR)
         return None
 
     def deviation(self) -> float | None:
