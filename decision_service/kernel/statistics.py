@@ -86,10 +86,10 @@ class Samples:
 
 @dataclass(slots=True)
 class Quality:
-    """The quality tracker: moving averages of success and latency, and a count of odd answers."""
+    """The quality tracker: moving averages of success and of the latency of successes, and a count of odd answers."""
 
     success: float = 0.0
-    latency_ms: float = 0.0
+    latency_ms: float | None = None
     samples: int = 0
     odd: int = 0
 
@@ -98,7 +98,8 @@ class Quality:
         success = kind is OutcomeClass.SUCCESS
         score = 1.0 if success else 0.5 if kind is OutcomeClass.RATE_LIMITED else 0.0
         self.success = ewma(self.success if self.samples else None, score, 0.2)
-        self.latency_ms = ewma(self.latency_ms if self.samples else None, latency_ms, 0.1)
+        if success:
+            self.latency_ms = ewma(self.latency_ms, latency_ms, 0.1)
         self.samples += 1
         self.odd += kind in _ODD or outcome.finish_reason == "length" or (success and outcome.output_tokens <= 0)
 
@@ -106,7 +107,7 @@ class Quality:
         """In [0,1]; 0.5 without a sample, trusted in full from 50 samples."""
         if not self.samples:
             return 0.5
-        slow = min(0.2, self.latency_ms / 60_000)
+        slow = min(0.2, (self.latency_ms or 0.0) / 60_000)
         odd = min(0.25, 0.5 * self.odd / self.samples)
         return 0.5 + min(1.0, self.samples / 50) * (clamp01(self.success - slow - odd) - 0.5)
 
