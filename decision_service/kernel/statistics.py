@@ -112,6 +112,7 @@ class Quality:
         return 0.5 + min(1.0, self.samples / 50) * (clamp01(self.success - slow - odd) - 0.5)
 
 
+_FRACTIONS = frozenset({"error_rate", "failure_rate", "quality"})
 _ODD = frozenset({OutcomeClass.MALFORMED, OutcomeClass.INTERRUPTED})
 
 
@@ -142,7 +143,9 @@ class TargetStatistics:
         self._mean_ms: float | None = None
         self._quality = Quality()
         self.live_error_rate: float | None = None
-        self.pinned = {name: max(0.0, x) for name, x in (pinned or {}).items() if isfinite(x)}
+        self.pinned = {
+            name: clamp01(x) if name in _FRACTIONS else max(0.0, x) for name, x in (pinned or {}).items() if isfinite(x)
+        }
         if pinned and "failure_rate" in pinned:
             self.pinned.setdefault("failure_rate", 0.0)
         self._refresh()
