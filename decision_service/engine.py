@@ -45,13 +45,14 @@ LOG = structlog.get_logger()
 class Receipt:
     """What became of a batch of outcomes so far.
 
-    ``strangers`` name decisions that this process does not know. ``pending``: some are being looked up for another
-    report, so that this one has to be sent again.
+    ``taken`` are the indexes of the outcomes that moved something. ``strangers`` name decisions that this process does
+    not know. ``pending``: some are being looked up for another report, so that this one has to be sent again.
     """
 
     accepted: int = 0
     duplicates: int = 0
     rejected: list[tuple[int, Refused]] = field(default_factory=list)
+    taken: list[int] = field(default_factory=list)
     strangers: list[Outcome] = field(default_factory=list)
     rows: list[OutcomeRow] = field(default_factory=list)
     pending: bool = False
@@ -143,6 +144,7 @@ class Engine:
                 receipt.duplicates += 1
             else:
                 receipt.accepted += 1
+                receipt.taken.append(index)
                 OUTCOMES.labels(outcome.outcome_class.value).inc()
                 receipt.rows.append(_row(self.state.tickets[outcome.decision_id], outcome, now))
         TICKETS.set(len(self.state.tickets))

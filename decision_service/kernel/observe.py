@@ -45,7 +45,7 @@ def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
     if outcome.attempt in ticket.applied:
         return Reception.DUPLICATE
     place = place_of(ticket, outcome.target_id)
-    following = place_of(ticket, outcome.next_target_id) if outcome.next_target_id else place + 1
+    following = place_of(ticket, outcome.next_target_id, "next_target_id") if outcome.next_target_id else place + 1
     state.seq += 1
     ticket.applied.add(outcome.attempt)
     member = ticket.chain[place]
@@ -87,11 +87,11 @@ def observe_unknown(state: RoutingState, outcome: Outcome, now: int) -> None:
     fold_quota(state.account(outcome.provider, outcome.connection), outcome.quota, outcome.at)
 
 
-def place_of(ticket: Ticket, target_id: str) -> int:
-    """The place in the plan that a target id names."""
+def place_of(ticket: Ticket, target_id: str, field: str = "target_id") -> int:
+    """The place in the plan that a target id names. Raises Refused, naming the field that it came in."""
     if target_id.isdecimal() and 1 <= int(target_id) <= len(ticket.chain):
         return int(target_id) - 1
-    raise Refused("INVALID_FIELD", f"target_id: {target_id!r} is not in the plan of {ticket.id}", field="target_id")
+    raise Refused("INVALID_FIELD", f"{field}: {target_id!r} is not in the plan of {ticket.id}", field=field)
 
 
 def target_id_of(place: int) -> str:

@@ -112,10 +112,8 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
             except ServiceError as error:
                 response.rejected.add(index=index, field=error.field, message=error.message)
         receipt = self._engine.receive(outcomes)
-        bad = {index for index, _ in receipt.rejected}
-        for index, _ in outcomes:
-            if index not in bad:
-                self.history.reported(request.outcomes[index])
+        for index in receipt.taken:
+            self.history.reported(request.outcomes[index])
         return receipt
 
     async def _receive_strangers(self, receipt: Receipt) -> None:
