@@ -142,7 +142,7 @@ def refusal(pool: Pool, needs: Needs, rejected: Mapping[str, Rejection], now: in
     if not waiting:
         alone = all(stop.filter in WINDOW_FILTERS for stop in stops.values())
         reason = "CONTEXT_LENGTH_EXCEEDED" if alone else "CAPABILITY_MISMATCH"
-        return Refused(reason, _incapacity(stops, needs), rejected=rejected)
+        return Refused(reason, _incapacity(stops, needs, alone=alone), rejected=rejected)
     return Refused(
         "NO_AVAILABLE_TARGET",
         f"no target is available now ({first_filters(waiting)})",
@@ -152,9 +152,10 @@ def refusal(pool: Pool, needs: Needs, rejected: Mapping[str, Rejection], now: in
     )
 
 
-def _incapacity(stops: Mapping[str, Rejection], needs: Needs) -> str:
-    if any(stop.filter == "min_context" for stop in stops.values()):
-        return f"X-OmniRoute-Min-Context: no candidate has a window of {needs.floor} tokens"
+def _incapacity(stops: Mapping[str, Rejection], needs: Needs, *, alone: bool) -> str:
+    if alone and any(stop.filter == "min_context" for stop in stops.values()):
+        asked = "X-OmniRoute-Min-Context, or the combo's minContextWindow"
+        return f"no candidate has a window of {needs.floor} tokens: {asked}"
     reasons = sorted({stop.reason for stop in stops.values()})
     return "no candidate can serve this request: " + "; ".join(reasons[:3])
 
