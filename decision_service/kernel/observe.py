@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
+from math import isfinite
 
 from decision_service.kernel.apply import close_lease, end_ticket, open_lease
 from decision_service.kernel.blame import Ruling, backoff_of, rule
@@ -110,13 +111,18 @@ def _fold_statistics(state: RoutingState, member: Member, outcome: Outcome, ruli
 
 
 def fold_quota(account: AccountRecord, windows: Iterable[QuotaWindow], at: int) -> None:
-    """Quota windows as an answer told them; of one window the newer word wins."""
+    """Quota windows as an answer told them; of one window the newer word wins, a corrupt one says nothing."""
     if account.fixed_quota:
         return
     for window in windows:
-        if at >= account.quota_at.get(window.name, 0):
+        if readable(window) and at >= account.quota_at.get(window.name, 0):
             account.quota_at[window.name] = at
             account.quota[window.name] = settled(window)
+
+
+def readable(window: QuotaWindow) -> bool:
+    """It says something: that the limit is reached, or how much is left."""
+    return window.limit_reached or isfinite(window.remaining)
 
 
 def settled(window: QuotaWindow) -> QuotaWindow:
