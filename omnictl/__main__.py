@@ -7,12 +7,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
 
 import typer
 
 from omnictl import commands
 from omnictl.options import Remote, spread
-from omnictl.problems import CommandError
+from omnictl.problems import CommandError, wrong_usage
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:
@@ -38,15 +40,24 @@ def main() -> None:
     try:
         build(sys.argv[1:])(prog_name="omnictl")
     except CommandError as error:
-        print(error.line(), file=sys.stderr)
-        sys.exit(error.status)
+        _end(error)
+    except UnicodeEncodeError as error:  # what is no UTF-8 among the arguments cannot be sent
+        _end(wrong_usage(f"{error.object!r}: got a text that is not UTF-8; allowed: UTF-8"))
     except Exception as error:  # noqa: BLE001 - the edge of the process
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        place = f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else ""
-        print(CommandError(f"a mistake of the program: {error!r}{place}").line(), file=sys.stderr)
-        sys.exit(1)
+        _end(CommandError(f"a mistake of the program: {error!r}{_place(error)}"))
+
+
+def _end(error: CommandError) -> NoReturn:
+    print(error.line(), file=sys.stderr)
+    sys.exit(error.status)
+
+
+def _place(error: Exception) -> str:
+    """Where it was raised, for a report of the mistake."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f" in {Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno}" if trace else ""
 
 
 if __name__ == "__main__":

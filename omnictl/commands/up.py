@@ -10,7 +10,7 @@ from service_kit import lifecycle, log
 app = typer.Typer()
 
 
-@app.command("up")
+@app.command("up", rich_help_panel="Running")
 def start() -> None:
     """Start the services on this machine, with demo providers when no provider key is set. Ctrl-C stops them."""
     environ = settings.environment()
