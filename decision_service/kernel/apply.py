@@ -89,7 +89,7 @@ def open_lease(state: RoutingState, ticket: Ticket, place: int, now: int, *, pro
     """A call of a decision begins: one in-flight slot, and the probe permits that it is due."""
     member = ticket.chain[place]
     account = member.account
-    lease = ticket.leases[place] = Lease(member, place, state.seq)
+    lease = ticket.leases[place] = Lease(member, place, state.seq, ticket.latest)
     account.in_flight += 1
     account.recent_requests(now)
     account.recent.append(now)

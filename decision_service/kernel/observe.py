@@ -50,7 +50,7 @@ def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
     state.seq += 1
     ticket.applied.add(outcome.attempt)
     member = ticket.chain[place]
-    lease = ticket.leases.get(place)
+    lease = _lease_of(ticket, place, outcome.attempt)
     ruling = rule(outcome.outcome_class, outcome.http_status, outcome.model_scoped)
     moves = _moves_machines(ticket, member, lease, now)
     if moves:
@@ -60,8 +60,16 @@ def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
         if moves:
             _fold_machines(state, ticket, member, outcome, ruling, lease.seq if lease else ticket.seq, now)
     _fold_rotation(state, ticket, member, outcome, ruling)
-    _move_lease(state, ticket, outcome, place, following, now)
+    if lease is not None:
+        close_lease(state, ticket, place)
+    _move_lease(state, ticket, outcome, following, now)
     return Reception.ACCEPTED
+
+
+def _lease_of(ticket: Ticket, place: int, attempt: int) -> Lease | None:
+    """The live lease of an attempt; one at its place that began at its end or later is another attempt's."""
+    lease = ticket.leases.get(place)
+    return lease if lease is not None and attempt > lease.after else None
 
 
 def _moves_machines(ticket: Ticket, member: Member, lease: Lease | None, now: int) -> bool:
@@ -234,9 +242,8 @@ def _fold_weighted(state: RoutingState, ticket: Ticket, member: Member, ruling: 
 _ROTATIONS = {"round-robin": _fold_round_robin, "weighted": _fold_weighted}
 
 
-def _move_lease(state: RoutingState, ticket: Ticket, outcome: Outcome, place: int, following: int, now: int) -> None:
-    """Ends the call's lease; a later attempt's end moves the chain on, a final one ends the decision."""
-    close_lease(state, ticket, place)
+def _move_lease(state: RoutingState, ticket: Ticket, outcome: Outcome, following: int, now: int) -> None:
+    """A later attempt's end moves the chain on, a final one ends the decision."""
     if ticket.over or outcome.attempt < ticket.latest:
         return
     ticket.latest = outcome.attempt

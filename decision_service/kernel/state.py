@@ -22,12 +22,14 @@ TICKETS_KEPT = 100_000
 class Lease:
     """One in-flight slot: a call of a decision that is under way.
 
-    ``seq`` numbers its start. ``permit_until`` is when the probe permit that it holds lapses; 0: it is no probe.
+    ``seq`` numbers its start, ``after`` is the attempt whose end it began at. ``permit_until`` is when the probe permit
+    that it holds lapses; 0: it is no probe.
     """
 
     member: Member
     place: int
     seq: int
+    after: int = 0
     permit_until: int = 0
 
     def lapsed(self, now: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -115,7 +116,7 @@ def test_an_oauth_token_ends_at_its_instant_and_an_unknown_end_is_valid() -> Non
     assert stop(rig()) is None
 
 
-ORDER = [
+ORDER: list[tuple[Callable[..., None], tuple[int], str]] = [
     (breaker, (1,), "breaker"),
     (cooldown, (1,), "cooldown"),
     (auth, (1,), "cooldown"),
