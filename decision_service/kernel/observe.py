@@ -93,7 +93,9 @@ def observe_unknown(state: RoutingState, outcome: Outcome, now: int) -> None:
     if ruling.sampled:
         target.statistics.add(outcome, now)
         state.touched.add(("statistics", "\0".join((outcome.provider, outcome.connection, outcome.model))))
-    fold_quota(state.account(outcome.provider, outcome.connection), outcome.quota, outcome.at)
+    if outcome.quota:
+        fold_quota(state.account(outcome.provider, outcome.connection), outcome.quota, min(outcome.at, now))
+        state.touched.add(("quota", "\0".join((outcome.provider, outcome.connection))))
 
 
 def place_of(ticket: Ticket, target_id: str, field: str = "target_id") -> int:
@@ -114,7 +116,7 @@ def _fold_statistics(state: RoutingState, member: Member, outcome: Outcome, ruli
         member.target.statistics.add(outcome, now)
         state.touched.add(("statistics", "\0".join((candidate.provider, candidate.connection, candidate.model))))
     if outcome.quota:
-        fold_quota(member.account, outcome.quota, outcome.at)
+        fold_quota(member.account, outcome.quota, min(outcome.at, now))
         state.touched.add(("quota", "\0".join((candidate.provider, candidate.connection))))
 
 
