@@ -93,7 +93,7 @@ def _channel_units(roster: Roster, records: RecordsOf) -> Iterable[Unit]:
     for candidate in roster.pool:
         connection = connections[candidate.provider, candidate.connection]
         if connection.enabled and connection.usable and roster.providers[candidate.provider].enabled:
-            yield Unit(CHANNEL_STEP, [Member(candidate, connection, records(candidate), CHANNEL_STEP)])
+            yield Unit(CHANNEL_STEP, [Member(candidate, connection, records(candidate), CHANNEL_STEP)], candidate.id)
 
 
 def _connections_of(step: Step, roster: Roster) -> Sequence[Connection]:
