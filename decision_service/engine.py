@@ -46,7 +46,7 @@ class Receipt:
     """What became of a batch of outcomes so far.
 
     ``taken`` are the indexes of the outcomes that moved something. ``strangers`` name decisions that this process does
-    not know. ``pending``: some are being looked up for another report, so that this one has to be sent again.
+    not know; ``pending`` are those of them (decision, attempt) that were being looked up already.
     """
 
     accepted: int = 0
@@ -55,7 +55,7 @@ class Receipt:
     taken: list[int] = field(default_factory=list)
     strangers: list[Outcome] = field(default_factory=list)
     rows: list[OutcomeRow] = field(default_factory=list)
-    pending: bool = False
+    pending: list[tuple[str, int]] = field(default_factory=list)
 
 
 class Engine:
@@ -112,7 +112,7 @@ class Engine:
     def commit(self, decision_id: str, decision: Decision) -> None:
         """The decision takes effect."""
         commit(self.state, decision, decision_id)
-        DECISIONS.labels(decision.combo.strategy).inc()
+        DECISIONS.labels(decision.strategy).inc()
 
     def refusal(self, refused: Refused) -> ServiceError:
         """A kernel's refusal as the shell raises it."""
@@ -157,7 +157,8 @@ class Engine:
             receipt.rejected.append((index, Refused("INVALID_FIELD", "at: older than 24 hours", field="at")))
         elif pair in self._strangers:
             receipt.duplicates += 1
-            receipt.pending = receipt.pending or not self._strangers[pair]
+            if not self._strangers[pair]:
+                receipt.pending.append(pair)
         else:
             self._strangers[pair] = False
             if len(self._strangers) > STRANGERS_KEPT:
@@ -176,6 +177,10 @@ class Engine:
             ODD_OUTCOMES.labels("unknown decision").inc()
             observe_unknown(self.state, outcome, now)
             receipt.rows.append(_stranger_row(outcome, now))
+
+    def unsettled(self, receipt: Receipt) -> bool:
+        """Some of its outcomes are still being looked up for another report, which may yet fail."""
+        return any(self._strangers.get(pair) is not True for pair in receipt.pending)
 
     def forget_strangers(self, receipt: Receipt) -> None:
         """They could not be looked up; their next report is a first one again."""

@@ -61,9 +61,8 @@ def _dump_quota(state: RoutingState, key: str) -> Any:
 
 def _load_quota(state: RoutingState, key: str, stored: Any) -> None:
     account = _account(state, key)
-    for name, remaining, reset_at, limit_reached, at in stored:
-        account.quota[name] = QuotaWindow(name, remaining, reset_at, limit_reached)
-        account.quota_at[name] = at
+    account.quota = {name: QuotaWindow(name, *window) for name, *window, _ in stored}
+    account.quota_at = {row[0]: row[-1] for row in stored}
 
 
 def _dump_lockout(state: RoutingState, key: str) -> Any:
@@ -79,7 +78,9 @@ def _dump_statistics(state: RoutingState, key: str) -> Any:
 
 
 def _load_statistics(state: RoutingState, key: str, stored: Any) -> None:
-    state.target(*key.split(SEPARATOR)).statistics = TargetStatistics.from_json(stored)
+    statistics = TargetStatistics.from_json(stored)
+    state.target(*key.split(SEPARATOR)).statistics = statistics
+    state.expect_expiry(statistics.next_expiry())
 
 
 def _dump_exclusion(state: RoutingState, key: str) -> Any:

@@ -9,7 +9,7 @@ from google.protobuf import timestamp_pb2
 
 from decision_service.kernel import model
 from decision_service.kernel.decide import Decision
-from decision_service.kernel.factors import FACTORS
+from decision_service.kernel.factors import FACTORS, Scene
 from decision_service.kernel.live import Member
 from decision_service.kernel.observe import target_id_of
 from decision_service.kernel.pricing import estimate
@@ -18,7 +18,7 @@ from decision_service.roster_source.snapshot import Endpoint
 from omniroute.decision.v1 import decision_pb2 as pb
 from service_kit.errors import ServiceError, invalid
 
-MAX_MODEL, MAX_ID, MAX_SESSION, MAX_TEXT, MAX_SUMMARY = 512, 128, 256, 16_000, 32 * 1024
+MAX_MODEL, MAX_ID, MAX_SESSION, MAX_CACHE_KEY, MAX_TEXT, MAX_SUMMARY = 512, 128, 256, 256, 16_000, 32 * 1024
 MAX_MS = 2**32 - 1
 
 OPERATIONS = {
@@ -72,10 +72,10 @@ def request_in(request: pb.DecideRequest) -> model.Request:
         tool_results_before_last_user=f.tool_results_before_last_user,
         last_user_chars=f.last_user_chars,
         context_tokens_to_last_user=f.context_tokens_to_last_user,
-        task_type=f.task_type,
+        task_type=bounded("features.task_type", f.task_type, MAX_ID),
         last_user_text=bounded("features.last_user_text", f.last_user_text, MAX_TEXT),
-        prompt_cache_key=f.prompt_cache_key,
-        prompt_prefix_hash=f.prompt_prefix_hash,
+        prompt_cache_key=bounded("features.prompt_cache_key", f.prompt_cache_key, MAX_CACHE_KEY),
+        prompt_prefix_hash=bounded("features.prompt_prefix_hash", f.prompt_prefix_hash, MAX_CACHE_KEY),
         controls=model.Controls(c.mode, c.budget_usd, c.budget_fallback, c.min_context_tokens, c.effort),
     )
 
@@ -88,7 +88,7 @@ def decision_out(
     response = pb.DecideResponse(
         decision_id=decision_id,
         combo=decision.combo.name,
-        strategy=decision.combo.strategy,
+        strategy=decision.strategy,
         router_strategy=draft.router_strategy,
         reason=draft.reason,
         exploration=draft.exploration,
@@ -139,32 +139,35 @@ def _plan_out(plan: pb.Plan, decision: Decision, endpoints: Endpoints) -> None:
 
 
 def _trace_out(trace: pb.Trace, decision: Decision) -> None:
-    draft = decision.draft
+    draft, scores = decision.draft, decision.draft.scores
+    scene = decision.scene() if scores else None
     trace.task_type = draft.task_type
     trace.weights_source = draft.weights_source
     trace.weights.update(draft.weights)
     for place, member in enumerate(decision.chain):
-        _candidate_out(trace.candidates.add(rank=place), member, decision)
+        _candidate_out(trace.candidates.add(rank=place), member, decision, scores, scene)
     members = {m.id: m for m in (*decision.pool.every, *draft.scored)}
     for candidate_id, stop in {**decision.pool.rejected, **decision.rejected}.items():
         row = trace.candidates.add(candidate=candidate_id, rejection=rejection_out(stop, decision.turn.now))
         if candidate_id in members:
-            _candidate_out(row, members[candidate_id], decision)
-    others = [m for m in decision.chain[1:] if m.id in draft.scores]
+            _candidate_out(row, members[candidate_id], decision, scores, scene)
+    others = [m for m in decision.chain[1:] if m.id in scores]
     if others:
-        runner_up = max(others, key=lambda m: draft.scores[m.id])
+        runner_up = max(others, key=lambda m: scores[m.id])
         trace.runner_up = runner_up.id
-        trace.margin = draft.scores[decision.chain[0].id] - draft.scores[runner_up.id]
+        trace.margin = scores[decision.chain[0].id] - scores[runner_up.id]
 
 
-def _candidate_out(row: pb.CandidateTrace, member: Member, decision: Decision) -> None:
+def _candidate_out(
+    row: pb.CandidateTrace, member: Member, decision: Decision, scores: Mapping[str, float], scene: Scene | None
+) -> None:
     draft, candidate = decision.draft, member.candidate
     row.candidate, row.provider, row.model = candidate.id, candidate.provider, candidate.model
     row.connection_id = candidate.connection
     row.estimated_cost_usd = estimate(candidate, decision.request)
-    if draft.scene is not None and candidate.id in draft.scores:
-        row.score = draft.scores[candidate.id]
-        factors = breakdown(member, draft.scene)
+    if scene is not None and candidate.id in scores:
+        row.score = scores[candidate.id]
+        factors = breakdown(member, scene)
         row.factors.update(factors)
         row.contributions.update({name: draft.weights[name] * factors[name] for name in FACTORS})
 
@@ -197,14 +200,14 @@ def outcome_in(outcome: pb.Outcome, now: int) -> model.Outcome:
         raise invalid("attempt", str(outcome.attempt), "a number from 1 to 10000")
     if outcome.outcome_class not in OUTCOMES:
         raise invalid("outcome_class", str(outcome.outcome_class), "one of OutcomeClass but UNSPECIFIED")
-    at = outcome.at.ToMilliseconds() if outcome.HasField("at") else now
+    at = instant_in(outcome.at) if outcome.HasField("at") else None
     return model.Outcome(
         decision_id=bounded("decision_id", outcome.decision_id, MAX_ID),
         attempt=outcome.attempt,
         target_id=bounded("target_id", outcome.target_id, MAX_ID),
         next_target_id=bounded("next_target_id", outcome.next_target_id, MAX_ID),
         outcome_class=OUTCOMES[outcome.outcome_class],
-        at=at if 0 < at < now else now,
+        at=at if at is not None and 0 < at < now else now,
         http_status=outcome.http_status,
         latency_ms=outcome.latency_ms,
         ttft_ms=outcome.ttft_ms,
@@ -233,9 +236,17 @@ def _windows_in(windows: Iterable[pb.QuotaWindow]) -> Iterable[model.QuotaWindow
     """The windows that make sense; the others are dropped."""
     for window in windows:
         if window.name in WINDOW_NAMES and isfinite(window.remaining_fraction):
-            reset_at = window.reset_at.ToMilliseconds() if window.HasField("reset_at") else None
+            reset_at = instant_in(window.reset_at) if window.HasField("reset_at") else None
             remaining = min(1.0, max(0.0, window.remaining_fraction))
             yield model.QuotaWindow(window.name, remaining, reset_at, window.limit_reached)
+
+
+def instant_in(stamp: timestamp_pb2.Timestamp) -> int | None:
+    """A timestamp as epoch milliseconds; None: it is none that can be."""
+    try:
+        return stamp.ToMilliseconds()
+    except ValueError:
+        return None
 
 
 def instant_out(now: int) -> timestamp_pb2.Timestamp:

@@ -11,6 +11,7 @@ from decision_service.kernel.decide import Decision
 from decision_service.kernel.draft import Advance, DropBatch, Exclude, PinUnit, Readmit, TurnRotation
 from decision_service.kernel.health import Phase, grant_probe, readmit, start_exclusion, withdraw_probe
 from decision_service.kernel.model import MINUTE, SECOND, ProviderClass
+from decision_service.kernel.recall import good_key, pin_key, remembers_good
 from decision_service.kernel.state import TICKETS_KEPT, Batch, Lease, Rotation, RoutingState, Ticket
 
 PROBE_GRACE_MS = 30 * SECOND
@@ -35,6 +36,9 @@ def commit(state: RoutingState, decision: Decision, decision_id: str) -> Ticket:
         session_id=decision.request.session_id,
         chain=decision.chain,
         timeouts=decision.timeouts,
+        pin_key=pin_key(decision.request),
+        good_key=good_key(decision.request, decision.combo) if remembers_good(decision.combo) else None,
+        explored=decision.draft.scores if decision.draft.exploration else None,
     )
     state.tickets[decision_id] = ticket
     state.schedule(ticket.expires_at, decision_id)
@@ -91,6 +95,8 @@ def open_lease(state: RoutingState, ticket: Ticket, place: int, now: int, *, pro
     account = member.account
     lease = ticket.leases[place] = Lease(member, place, state.seq, ticket.latest)
     account.in_flight += 1
+    if account.in_flight == 1:
+        account.log.note(account)
     account.recent_requests(now)
     account.recent.append(now)
     account.last_used = state.seq
@@ -103,7 +109,7 @@ def open_lease(state: RoutingState, ticket: Ticket, place: int, now: int, *, pro
     if probing and breaker.phase(now) is Phase.HALF_OPEN:
         member.provider.breaker = grant_probe(breaker, ticket.id, until)
         lease.permit_until = until
-    if state.exclusions and state.exclusion(ticket.scope, member.id).due(now):
+    if state.exclusions.of(ticket.scope) and state.exclusion(ticket.scope, member.id).due(now):
         key = (ticket.scope, member.id)
         state.exclusions[key] = replace(state.exclusions[key], probe=ticket.id, probe_until=until)
         ticket.exclusion_probe = member.id
@@ -125,7 +131,10 @@ def close_lease(state: RoutingState, ticket: Ticket, place: int) -> None:
     lease = ticket.leases.pop(place, None)
     if lease is None:
         return
-    lease.member.account.in_flight -= 1
+    account = lease.member.account
+    account.in_flight -= 1
+    if not account.in_flight:
+        account.log.note(account)
     slot = (ticket.scope, lease.member.unit_key)
     left = state.step_leases[slot] - 1
     if left:
@@ -157,6 +166,7 @@ def end_ticket(state: RoutingState, ticket: Ticket) -> None:
 def tick(state: RoutingState, now: int) -> int:
     """Time passes: leases that ran out are abandoned. Answers how many decisions were."""
     abandoned = 0
+    state.expire_statistics(now)
     while (ticket_id := state.due(now)) is not None:
         ticket = state.tickets.get(ticket_id)
         if ticket is not None and not ticket.over:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
+from decision_service.kernel.affinity import CACHE_ROTATED, by_cache, home_first
+from decision_service.kernel.budget import by_estimate, within_budget
 from decision_service.kernel.controls import Wishes, adaptive_effort, read_controls
 from decision_service.kernel.draft import Ask, Draft, Effect, Readmit
+from decision_service.kernel.factors import Scene
 from decision_service.kernel.health import Phase
 from decision_service.kernel.live import Member
-from decision_service.kernel.model import SECOND, Combo, Refused, Rejection, Request, Shape, Turn
+from decision_service.kernel.model import SECOND, Advice, Combo, Refused, Rejection, Request, Shape, Turn
 from decision_service.kernel.pool import Pool, Unit
+from decision_service.kernel.recall import pin_key, pinned, sticky
+from decision_service.kernel.scoring import scene_of
 from decision_service.kernel.screening import (
     WINDOW_FILTERS,
     Needs,
@@ -18,7 +23,6 @@ from decision_service.kernel.screening import (
     first_filters,
     incapable,
     needs_of,
-    unavailable,
 )
 from decision_service.kernel.state import RoutingState
 from decision_service.kernel.strategies import STRATEGIES
@@ -37,97 +41,147 @@ class Decision:
     ``pool.rejected`` what the policy stops always.
     """
 
-    request: Request
-    combo: Combo
-    pool: Pool
-    turn: Turn
+    ask: Ask
     draft: Draft
-    scope: str
     shape: Shape
     chain: Sequence[Member]
     timeouts: Sequence[int]
     lease_ms: int
     probe: bool
-    incident: bool
     effort: str
     reusable: bool
     opened: tuple[str, ...]
-    ignored: tuple[str, ...]
-    rejected: Mapping[str, Rejection]
+
+    @property
+    def request(self) -> Request:
+        return self.ask.request
+
+    @property
+    def combo(self) -> Combo:
+        return self.ask.combo
+
+    @property
+    def pool(self) -> Pool:
+        return self.ask.pool
+
+    @property
+    def turn(self) -> Turn:
+        return self.ask.turn
+
+    @property
+    def scope(self) -> str:
+        return self.ask.scope
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that ordered the chain: the combo's, or the one that the key pins."""
+        return self.ask.pool.strategy or self.ask.combo.strategy
+
+    @property
+    def incident(self) -> bool:
+        return self.ask.incident
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return self.ask.wishes.ignored
+
+    @property
+    def rejected(self) -> Mapping[str, Rejection]:
+        return self.draft.rejected
 
     @property
     def effects(self) -> Sequence[Effect]:
         return self.draft.effects
 
+    def scene(self) -> Scene:
+        """What the scored members share, for an explanation; only before the decision takes effect."""
+        return scene_of(self.ask, self.draft)
 
-def decide(request: Request, state: RoutingState, turn: Turn) -> Decision:
+
+def decide(request: Request, state: RoutingState, turn: Turn, advice: Advice | None = None) -> Decision:
     """The decision on a request; raises ``Refused``. The same state, request and turn give the same decision."""
     wishes = read_controls(request)
     combo = state.combo(request.model)
     pool = state.pool(combo, request.model, request.api_key_id)
+    scope = f"{combo.name}@{request.api_key_id}" if pool.strategy else combo.name
     needs = needs_of(request, max(wishes.min_context, combo.config.min_context_window or 0))
-    rejected: dict[str, Rejection] = {}
-    units = screen(pool, needs, state, combo.name, turn.now, rejected)
+    stops = pool.gate.stops(needs, state.log, turn.now)
+    pin = state.pins.get(key) if (key := pin_key(request)) and sticky(request, combo, state.roster) else None
+    rejected = {pool.members[place].id: stop for place, stop in stops.items()}
+    incident = bool(stops) and in_incident(pool, turn.now)
+    ask = Ask(state, request, combo, pool, turn, wishes, scope, incident, pin, advice)
+    units = available(stops, ask, rejected)
     if not units:
         raise refusal(pool, needs, rejected, turn.now)
-    incident = in_incident(pool, turn.now)
-    ask = Ask(state, request, combo, pool, turn, wishes, combo.name, incident)
     draft = Draft(rejected=rejected)
-    ordered = _busy_last(STRATEGIES[combo.strategy](units, ask, draft), ask)
-    chain = _distinct(ordered)
+    ordered = _busy_last(_ordered(units, ask, draft), ask)
+    chain = [unit.members[0] for unit in ordered] if pool.flat else _distinct(ordered)
     due = _awaiting_probe(chain, ask, draft)
-    timeouts = [_timeout(member, ask, due) for member in chain]
+    timeout = combo.config.target_timeout_ms
+    timeouts = [_timeout(member, ask, due) for member in chain] if due else [timeout] * len(chain)
     return Decision(
-        request=request,
-        combo=combo,
-        pool=pool,
-        turn=turn,
+        ask=ask,
         draft=draft,
-        scope=combo.name,
         shape=Shape.SINGLE,
         chain=chain,
         timeouts=timeouts,
         lease_ms=min(REQUEST_TIMEOUT_MS, sum(timeouts)) + LEASE_GRACE_MS,
         probe=chain[0].id in due or _half_open(chain[0], turn.now),
-        incident=incident,
         effort=adaptive_effort(request, wishes),
         reusable=not _strict_budget(wishes, combo),
         opened=(*pool.opened, *draft.opened),
-        ignored=wishes.ignored,
-        rejected=rejected,
     )
 
 
-def screen(
-    pool: Pool, needs: Needs, state: RoutingState, scope: str, now: int, rejected: dict[str, Rejection]
-) -> list[Unit]:
-    """The units with the members that pass every gate; the others land in ``rejected``.
+def available(stops: Mapping[int, Rejection], ask: Ask, rejected: dict[str, Rejection]) -> list[Unit]:
+    """The units with the members that nothing stops, each unit's members in the order in which they are tried.
 
     Candidates that are excluded by score come back when nothing else is left.
     """
-    units: list[Unit] = []
-    excluded: list[Unit] = []
-    check_exclusions = bool(state.exclusions)
-    for unit in pool.units:
-        passed = []
-        for member in unit.members:
-            stop = unavailable(member, now) or incapable(member, needs)
-            if stop is None:
-                passed.append(member)
-            else:
-                rejected[member.id] = stop
-        if not passed:
-            continue
-        if len(passed) > 1:
-            passed.sort(key=lambda m: (m.account.in_flight, m.account.last_used))
-        out = check_exclusions and state.exclusion(scope, passed[0].id).out(now)
-        (excluded if out else units).append(Unit(unit.step, passed, unit.key, unit.place))
-    if not units:
-        return excluded
-    for unit in excluded:
-        recovers = state.exclusion(scope, unit.head.id).recovers_at(now)
-        rejected[unit.head.id] = Rejection("exclusion", "excluded by score", recovers)
-    return units
+    pool = ask.pool
+    if stops or not pool.flat:
+        units = [left for unit in pool.units if (left := _open_unit(unit, stops, ask)) is not None]
+    else:
+        units = list(pool.units)
+    exclusions = ask.state.exclusions.of(ask.scope)
+    out = {candidate for candidate, exclusion in exclusions.items() if exclusion.out(ask.turn.now)}
+    admitted = [unit for unit in units if unit.members[0].id not in out] if out else units
+    if len(admitted) in (0, len(units)):
+        return units
+    for unit in units:
+        if unit.head.id in out:
+            until = exclusions[unit.head.id].recovers_at(ask.turn.now)
+            rejected[unit.head.id] = Rejection("exclusion", "excluded by score", until)
+    return admitted
+
+
+def _open_unit(unit: Unit, stops: Mapping[int, Rejection], ask: Ask) -> Unit | None:
+    """The unit with what is left of its members: the conversation's first, then the least busy and longest unused."""
+    members = [member for member in unit.members if member.place not in stops]
+    if len(members) == len(unit.members) == 1:
+        return unit
+    if not members:
+        return None
+    members.sort(key=lambda m: (m.account.in_flight, m.account.last_used))
+    home = pinned(members, ask.pin, ask.turn.now)
+    if home is not None:
+        members.remove(home)
+        members.insert(0, home)
+    return Unit(unit.step, members, unit.key, unit.place)
+
+
+def _ordered(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
+    """The strategy's order, with what stands above every strategy: a key's pinned one, budgets, stickiness."""
+    name = ask.pool.strategy or ask.combo.strategy
+    if ask.pool.strategy and name != "auto":
+        affordable = within_budget(units, ask, draft)
+        if not affordable:
+            return by_estimate(units, ask, draft)
+        units = affordable
+    ordered = STRATEGIES[name](units, ask, draft)
+    if name in CACHE_ROTATED:
+        ordered = by_cache(ordered, ask, draft)
+    return home_first(ordered, name, ask, draft)
 
 
 def refusal(pool: Pool, needs: Needs, rejected: Mapping[str, Rejection], now: int) -> Refused:
@@ -175,7 +229,7 @@ def _busy_last(units: list[Unit], ask: Ask) -> list[Unit]:
         limit = default if unit.step.max_concurrent is None else unit.step.max_concurrent
         return limit > 0 and leases.get((ask.scope, unit.key), 0) >= limit
 
-    if not default and all(not unit.step.max_concurrent for unit in units):
+    if not default and not ask.pool.limited:
         return units
     return sorted(units, key=busy)
 
@@ -191,7 +245,7 @@ def _distinct(units: Sequence[Unit]) -> list[Member]:
 
 def _awaiting_probe(chain: Sequence[Member], ask: Ask, draft: Draft) -> frozenset[str]:
     """Those whose next call is the probe of their exclusion: it has run out, and no good score ends it here."""
-    if not ask.state.exclusions:
+    if not ask.state.exclusions.of(ask.scope):
         return frozenset()
     readmitted = {effect.candidate for effect in draft.effects if isinstance(effect, Readmit)}
     due = {m.id for m in chain if ask.state.exclusion(ask.scope, m.id).due(ask.turn.now)}

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from decision_service.kernel.controls import Wishes
-from decision_service.kernel.factors import Scene
 from decision_service.kernel.live import Member
-from decision_service.kernel.model import Combo, Rejection, Request, Turn
+from decision_service.kernel.model import Advice, Combo, Rejection, Request, Turn
 from decision_service.kernel.pool import Pool
+from decision_service.kernel.recall import Pin
 from decision_service.kernel.state import RoutingState
 
 
@@ -65,7 +65,11 @@ Effect = Advance | TurnRotation | DropBatch | PinUnit | Exclude | Readmit
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question to a strategy. ``scope`` names the policy in rotations, counters and exclusions."""
+    """One question to a strategy. ``scope`` names the policy in rotations, counters and exclusions.
+
+    ``pin`` is where the conversation was served last; None: nowhere, or stickiness is off. ``advice`` is what a remote
+    router answered, if one was asked.
+    """
 
     state: RoutingState
     request: Request
@@ -75,11 +79,16 @@ class Ask:
     wishes: Wishes
     scope: str
     incident: bool
+    pin: Pin | None = None
+    advice: Advice | None = None
 
 
 @dataclass(slots=True)
 class Draft:
-    """A decision in the making: what a strategy adds beside the order."""
+    """A decision in the making: what a strategy adds beside the order.
+
+    ``values`` are the scores of ``scored``, place by place; both are empty where a strategy does not score.
+    """
 
     reason: str = ""
     router_strategy: str = ""
@@ -89,8 +98,12 @@ class Draft:
     weights: Mapping[str, float] = field(default_factory=dict)
     weights_source: str = ""
     scored: Sequence[Member] = ()
-    scores: dict[str, float] = field(default_factory=dict)
-    scene: Scene | None = None
+    values: Sequence[float] = ()
     opened: list[str] = field(default_factory=list)
     rejected: dict[str, Rejection] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Scores by candidate id."""
+        return {member.id: value for member, value in zip(self.scored, self.values, strict=True)}

@@ -71,7 +71,7 @@ _VALID = (
 def channel_combo(channel: Channel) -> Combo:
     """The virtual combo of a channel; never stored."""
     name = AUTO if channel.name == AUTO else AUTO_PREFIX + channel.name
-    config = ComboConfig(exploration_rate=channel.exploration_rate)
+    config = ComboConfig(router_strategy="lkgp", exploration_rate=channel.exploration_rate)
     return Combo(name=name, strategy="auto", config=config, channel=channel)
 
 

@@ -7,32 +7,76 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 
 from decision_service.kernel.health import NO_REST, Breaker, Rest
 from decision_service.kernel.model import Candidate, Connection, QuotaWindow, Step
 from decision_service.kernel.statistics import TargetStatistics, clamp01
 
 RECENT_MS = 60_000
+CHANGES_KEPT = 4_096
 TIER_PRIORITY = {"ultra": 1.0, "pro": 0.67, "standard": 0.33, "free": 0.0}
 UNKNOWN_TIER_PRIORITY = 0.33
 UNKNOWN_COST = 1.0
 
 
-class ProviderRecord:
+class ChangeLog:
+    """Which records changed, in order, so that what is derived from them is made anew for those alone.
+
+    ``count`` numbers the changes; only the last ones are kept.
+    """
+
+    __slots__ = ("_recent", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._recent: deque[Record] = deque(maxlen=CHANGES_KEPT)
+
+    def note(self, record: Record) -> None:
+        self.count += 1
+        self._recent.append(record)
+
+    def since(self, count: int) -> Iterable[Record] | None:
+        """The records that changed after that many changes; None: too many to tell."""
+        missed = self.count - count
+        if missed > len(self._recent):
+            return None
+        return islice(reversed(self._recent), missed)
+
+
+class Record:
+    """Live state of something. Setting a ``noted`` attribute tells the log."""
+
+    __slots__ = ("log",)
+    noted: frozenset[str] = frozenset()
+
+    def __init__(self, log: ChangeLog) -> None:
+        self.log = log
+
+    def __setattr__(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+        if name in self.noted:
+            self.log.note(self)
+
+
+class ProviderRecord(Record):
     """Live state of one provider."""
 
     __slots__ = ("breaker", "id")
+    noted = frozenset({"breaker"})
 
-    def __init__(self, provider: str) -> None:
+    def __init__(self, provider: str, log: ChangeLog) -> None:
+        super().__init__(log)
         self.id = provider
         self.breaker = Breaker()
 
 
-class AccountRecord:
+class AccountRecord(Record):
     """Live state of one connection.
 
-    ``in_flight`` counts live leases. ``cooldown`` and ``auth`` are its two rests. ``sessions`` maps a session to the
-    instant at which its lease on this connection ends. What is ``fixed`` does not move with events.
+    ``in_flight`` counts live leases; whoever moves it from or to 0 tells the log. ``cooldown`` and ``auth`` are its two
+    rests. ``sessions`` maps a session to the instant at which its lease on this connection ends. What is ``fixed`` does
+    not move with events.
     """
 
     __slots__ = (
@@ -51,7 +95,10 @@ class AccountRecord:
         "sessions_fixed",
     )
 
-    def __init__(self, provider: str, connection: str) -> None:
+    noted = frozenset({"auth", "cooldown", "quota"})
+
+    def __init__(self, provider: str, connection: str, log: ChangeLog) -> None:
+        super().__init__(log)
         self.provider = provider
         self.key = connection
         self.cooldown: Rest = NO_REST
@@ -91,14 +138,17 @@ class AccountRecord:
         return sum(1 for name, until in self.sessions.items() if until > now and name != session)
 
 
-class TargetRecord:
-    """Live state of one model on one connection."""
+class TargetRecord(Record):
+    """Live state of one model on one connection. ``failed_seq`` numbers the last outcome that it is blamed for."""
 
-    __slots__ = ("lockout", "statistics")
+    __slots__ = ("failed_seq", "lockout", "statistics")
+    noted = frozenset({"lockout", "statistics"})
 
-    def __init__(self) -> None:
+    def __init__(self, log: ChangeLog) -> None:
+        super().__init__(log)
         self.lockout: Rest = NO_REST
         self.statistics = TargetStatistics()
+        self.failed_seq = -1
 
 
 Records = tuple[ProviderRecord, AccountRecord, TargetRecord]
@@ -146,7 +196,7 @@ class Member:
             not self.provider.breaker.open
             and not account.cooldown.until
             and not account.auth.until
-            and not account.quota
+            and not any(window.limit_reached for window in account.quota.values())
             and not self.target.lockout.until
             and connection.enabled
             and connection.usable

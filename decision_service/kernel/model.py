@@ -337,6 +337,14 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """What a remote router answered: a model of the pool, or why there is no choice."""
+
+    model: str = ""
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Rejection:
     """Why a candidate cannot be chosen. ``until`` is an instant; ``None``: unknown or never."""
 

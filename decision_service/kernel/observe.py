@@ -21,8 +21,9 @@ from decision_service.kernel.health import (
     fold_wait,
     usable_hint,
 )
-from decision_service.kernel.live import AccountRecord, Member
+from decision_service.kernel.live import AccountRecord, Member, TargetRecord
 from decision_service.kernel.model import Outcome, OutcomeClass, QuotaWindow, Refused
+from decision_service.kernel.recall import SESSION_TTL_MS, Good, Pin, displaces
 from decision_service.kernel.state import Batch, Lease, Rotation, RoutingState, Ticket
 from decision_service.kernel.strategies.rotation import counter_place, sticky_limit
 
@@ -72,6 +73,28 @@ def _lease_of(ticket: Ticket, place: int, attempt: int) -> Lease | None:
     return lease if lease is not None and attempt > lease.after else None
 
 
+def _remember(state: RoutingState, ticket: Ticket, place: int, ruling: Ruling, now: int) -> None:
+    """A success is where the conversation goes on, and the last known good; a blamed failure takes both back."""
+    member, candidate = ticket.chain[place], ticket.chain[place].candidate
+    if ruling.blamed:
+        member.target.failed_seq = state.seq
+        good = state.goods.get(ticket.good_key) if ticket.good_key else None
+        if ticket.good_key and good is not None and good.candidate == member.id:
+            state.goods.drop(ticket.good_key)
+    if ruling.breaker is not Verdict.SUCCESS:
+        return
+    if ticket.pin_key is not None:
+        until = now + SESSION_TTL_MS
+        pin = Pin(member.id, candidate.provider, candidate.connection, state.seq, until)
+        state.pins.put(ticket.pin_key, pin)
+    if ticket.good_key is not None:
+        until_or_none = now + SESSION_TTL_MS if len(ticket.good_key) > 1 and ticket.session_id else None
+        newer = Good(member.id, candidate.provider, candidate.model, ticket.seq, until_or_none)
+        explored = ticket.explored if place == 0 else None
+        if displaces(state.goods.get(ticket.good_key), newer, explored):
+            state.goods.put(ticket.good_key, newer)
+
+
 def _moves_machines(ticket: Ticket, member: Member, lease: Lease | None, now: int) -> bool:
     """Neither too late nor of an older generation of the breaker: more than statistics may hear of it."""
     in_time = not ticket.abandoned and not (lease is not None and lease.lapsed(now))
@@ -91,7 +114,7 @@ def observe_unknown(state: RoutingState, outcome: Outcome, now: int) -> None:
     ruling = rule(outcome.outcome_class, outcome.http_status, outcome.model_scoped)
     target = state.target(outcome.provider, outcome.connection, outcome.model)
     if ruling.sampled:
-        target.statistics.add(outcome, now)
+        _sample(state, target, outcome, now)
         state.touched.add(("statistics", "\0".join((outcome.provider, outcome.connection, outcome.model))))
     if outcome.quota:
         fold_quota(state.account(outcome.provider, outcome.connection), outcome.quota, min(outcome.at, now))
@@ -113,11 +136,18 @@ def target_id_of(place: int) -> str:
 def _fold_statistics(state: RoutingState, member: Member, outcome: Outcome, ruling: Ruling, now: int) -> None:
     candidate = member.candidate
     if ruling.sampled:
-        member.target.statistics.add(outcome, now)
+        _sample(state, member.target, outcome, now)
         state.touched.add(("statistics", "\0".join((candidate.provider, candidate.connection, candidate.model))))
     if outcome.quota:
         fold_quota(member.account, outcome.quota, min(outcome.at, now))
         state.touched.add(("quota", "\0".join((candidate.provider, candidate.connection))))
+
+
+def _sample(state: RoutingState, target: TargetRecord, outcome: Outcome, now: int) -> None:
+    """One sample more; the target's statistics shed it when it is a day old."""
+    target.statistics.add(outcome, now)
+    target.log.note(target)
+    state.expect_expiry(target.statistics.next_expiry())
 
 
 def fold_quota(account: AccountRecord, windows: Iterable[QuotaWindow], at: int) -> None:
@@ -127,7 +157,7 @@ def fold_quota(account: AccountRecord, windows: Iterable[QuotaWindow], at: int) 
     for window in windows:
         if readable(window) and at >= account.quota_at.get(window.name, 0):
             account.quota_at[window.name] = at
-            account.quota[window.name] = settled(window)
+            account.quota = {**account.quota, window.name: settled(window)}
 
 
 def readable(window: QuotaWindow) -> bool:

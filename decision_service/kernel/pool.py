@@ -5,11 +5,12 @@ A compiled pool depends on the roster, the policy and the key alone, so it is ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from decision_service.kernel.gate import Gate
 from decision_service.kernel.grammar import glob_match
-from decision_service.kernel.live import Member, ProviderRecord, Records
+from decision_service.kernel.live import Member, Records
 from decision_service.kernel.model import (
     Candidate,
     Channel,
@@ -22,7 +23,12 @@ from decision_service.kernel.model import (
     Step,
 )
 from decision_service.kernel.roster import Roster
+from decision_service.kernel.sheet import Sheet
+from decision_service.kernel.weights import normalised
 
+SHEETS_KEPT = 16
+NO_OVERRIDE = Override()
+SheetKey = tuple[int, str, float | None]
 ALWAYS_EXPANDED = frozenset({"auto", "reset-aware", "reset-window", "headroom", "quota-weighted"})
 CHANNEL_STEP = Step("")
 
@@ -46,23 +52,73 @@ class Unit:
         return self.members[0]
 
 
-@dataclass(frozen=True, slots=True)
 class Pool:
     """A compiled pool.
 
     ``every`` is the whole pool in pool order. ``units`` hold what passed the policy and preference filters, ``members``
-    the same, flat.
-    ``rejected`` is what they stopped. ``policy_filters`` names the policy filters that stopped something.
-    ``opened`` names the preference filters that would have left nothing.
+    the same, flat. ``rejected`` is what those stopped. ``policy_filters`` names the policy filters that stopped
+    something, ``opened`` the preference filters that would have left nothing. ``flat``: every unit has one member, and
+    no candidate stands twice. ``limited``: some step has a limit of live leases of its own. ``weights`` are the combo's
+    own, normalised. ``multipliers`` on scores and the ``strategy`` are what a key changes; both empty: nothing.
     """
 
-    every: tuple[Member, ...]
-    units: tuple[Unit, ...]
-    members: tuple[Member, ...]
-    rejected: Mapping[str, Rejection]
-    policy_filters: tuple[str, ...]
-    opened: tuple[str, ...]
-    providers: tuple[ProviderRecord, ...]
+    __slots__ = (
+        "_sheets",
+        "every",
+        "flat",
+        "gate",
+        "limited",
+        "members",
+        "multipliers",
+        "opened",
+        "policy_filters",
+        "providers",
+        "rejected",
+        "strategy",
+        "units",
+        "weights",
+    )
+
+    def __init__(
+        self,
+        every: Sequence[Member],
+        units: Sequence[Unit],
+        rejected: Mapping[str, Rejection],
+        policy_filters: Sequence[str],
+        opened: Sequence[str],
+        weights: Mapping[str, float] | None = None,
+        override: Override = NO_OVERRIDE,
+    ) -> None:
+        self.every = every
+        self.units = tuple(units)
+        self.members = tuple(member for unit in units for member in unit.members)
+        self.rejected = rejected
+        self.policy_filters = tuple(policy_filters)
+        self.opened = tuple(opened)
+        self.weights = weights
+        self.multipliers = override.multipliers
+        self.strategy = "priority" if override.order else override.strategy
+        self.providers = tuple({m.provider.id: m.provider for m in self.members}.values())
+        self.flat = len({m.id for m in self.members}) == len(self.members) == len(self.units)
+        self.limited = any(unit.step.max_concurrent for unit in units)
+        self.gate = Gate(self.members)
+        self._sheets: dict[SheetKey, Sheet] = {}
+        for place, member in enumerate(self.members):
+            member.place = place
+        for place, unit in enumerate(self.units):
+            unit.place = place
+            for member in unit.members:
+                member.unit_key = unit.key
+
+    def sheet(self, weights: Mapping[str, float], task_type: str, hint: float | None) -> Sheet:
+        """The kept scores for these weights, task and hint; only the last few are kept."""
+        key = (id(weights), task_type, hint)
+        sheet = self._sheets.get(key)
+        if sheet is None or sheet.weights is not weights:
+            while len(self._sheets) >= SHEETS_KEPT:
+                del self._sheets[next(iter(self._sheets))]
+            sheet = self._sheets[key] = Sheet(self.members, weights, task_type, hint)
+        return sheet
 
 
 def flatten(combo: Combo, roster: Roster) -> tuple[Step, ...]:
@@ -125,7 +181,7 @@ def _step_units(combo: Combo, roster: Roster, records: RecordsOf) -> Iterable[Un
 Filter = tuple[str, Callable[[Member], str | None]]
 
 
-def _policy_filters(roster: Roster, key: KeyPolicy | None, override: Override | None, model: str) -> list[Filter]:
+def _policy_filters(roster: Roster, key: KeyPolicy | None, excluded: Container[str], model: str) -> list[Filter]:
     filters: list[Filter] = [("hidden", lambda m: "hidden model" if m.candidate.facts.hidden else None)]
     if roster.settings.hide_paid_models:
         filters.append(("paid", lambda m: None if m.candidate.economic_tier is EconomicTier.FREE else "paid model"))
@@ -135,8 +191,7 @@ def _policy_filters(roster: Roster, key: KeyPolicy | None, override: Override | 
     if key is not None and key.allowed_connections:
         ids = key.allowed_connections
         filters.append(("key_connections", lambda m: None if m.candidate.connection in ids else "not allowed"))
-    if override is not None and override.excluded:
-        excluded = override.excluded
+    if excluded:
         filters.append(("override", lambda m: "excluded for this key" if m.id in excluded else None))
     return filters
 
@@ -169,10 +224,10 @@ def compile_pool(combo: Combo, model: str, roster: Roster, key_id: str, records:
     if wanted and combo.strategy == "auto":
         units = [unit for unit in units if unit.head.candidate.provider in wanted]
     every = tuple(member for unit in units for member in unit.members)
-    override = roster.overrides.get((key_id, combo.channel.name)) if combo.channel and key_id else None
+    override = roster.overrides.get((key_id, combo.channel.name), NO_OVERRIDE) if combo.channel else NO_OVERRIDE
     rejected: dict[str, Rejection] = {}
     fired = []
-    for rule in _policy_filters(roster, roster.keys.get(key_id), override, model):
+    for rule in _policy_filters(roster, roster.keys.get(key_id), override.excluded, model):
         before = len(rejected)
         units = _filtered(units, rule, rejected)
         fired += [rule[0]] if len(rejected) > before else []
@@ -185,15 +240,19 @@ def compile_pool(combo: Combo, model: str, roster: Roster, key_id: str, records:
             rejected |= stopped
         else:
             opened.append(rule[0])
-    for place, unit in enumerate(units):
-        unit.place = place
-        for member in unit.members:
-            member.unit_key = unit.key
-    members = tuple(member for unit in units for member in unit.members)
-    for place, member in enumerate(members):
-        member.place = place
-    providers = tuple({m.provider.id: m.provider for m in members}.values())
-    return Pool(every, tuple(units), members, rejected, tuple(fired), tuple(opened), providers)
+    weights = None if combo.config.weights is None else normalised(combo.config.weights)
+    return Pool(every, _overridden(units, override), rejected, fired, opened, weights, override)
+
+
+def _overridden(units: list[Unit], override: Override) -> list[Unit]:
+    """The order that a key gives, the rest following; or its multipliers as weights of a pinned strategy."""
+    if override.order:
+        rank = {candidate: place for place, candidate in enumerate(override.order)}
+        return sorted(units, key=lambda unit: rank.get(unit.head.id, len(rank)))
+    if override.strategy:
+        for unit in units:
+            unit.step = replace(unit.step, weight=override.multipliers.get(unit.head.id, 1.0))
+    return units
 
 
 def _filtered(units: Iterable[Unit], rule: Filter, rejected: dict[str, Rejection]) -> list[Unit]:

@@ -1,4 +1,7 @@
-"""Router strategies: how the `auto` strategy picks among the scored. A table of small functions."""
+"""Router strategies: how the `auto` strategy picks among the scored. A table of small functions.
+
+Each answers the place of its pick in the scored set.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from decision_service.kernel.draft import Advance, Ask, Draft
-from decision_service.kernel.factors import HEALTH, Scene, p95_of, std_of
+from decision_service.kernel.draft import Ask, Draft
+from decision_service.kernel.factors import HEALTH, Scene, p95_of, std_of, survey
 from decision_service.kernel.health import Phase
 from decision_service.kernel.live import Member
 from decision_service.kernel.model import SlaTargets
+from decision_service.kernel.recall import good_key, last_good
 from decision_service.kernel.statistics import clamp01
 
 EQUAL_WITHIN = 1e-4
@@ -19,34 +23,51 @@ UNKNOWN_ERROR_RATE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A scored set that is not empty: members in pool order, their scores, and the scene they were scored in."""
+    """A scored set that is not empty: members in pool order, and their scores place by place."""
 
     members: Sequence[Member]
-    scores: Mapping[str, float]
-    scene: Scene
+    values: Sequence[float]
+    task_type: str
 
 
-def rules(scored: Scored, ask: Ask, draft: Draft) -> Member:
-    best = max(scored.scores[m.id] for m in scored.members)
-    group = [m for m in scored.members if scored.scores[m.id] >= best - EQUAL_WITHIN]
-    draft.effects.append(Advance(ask.scope))
+def equals_in_turn(scored: Scored, ask: Ask) -> list[int]:
+    """The places that share the highest score, turned left by the scope's counter."""
+    bar = max(scored.values) - EQUAL_WITHIN
+    group = [place for place, value in enumerate(scored.values) if value >= bar]
+    turn = ask.state.counters.get(ask.scope, 0) % len(group)
+    return group[turn:] + group[:turn]
+
+
+def rules(scored: Scored, ask: Ask, draft: Draft) -> int:
+    group = equals_in_turn(scored, ask)
+    draft.router_strategy = "rules"
     draft.reason = "highest score" if len(group) == 1 else f"highest score, shared by {len(group)} in turn"
-    return group[ask.state.counters.get(ask.scope, 0) % len(group)]
+    return group[0]
 
 
-def by_score(scored: Scored, ask: Ask, draft: Draft) -> Member:
+def by_score(scored: Scored, ask: Ask, draft: Draft) -> int:
     draft.reason = "highest score"
-    return max(scored.members, key=lambda m: scored.scores[m.id])
+    return scored.values.index(max(scored.values))
 
 
-def cost(scored: Scored, ask: Ask, draft: Draft) -> Member:
+def _least(scored: Scored, key: Callable[[Member], object]) -> int:
+    keys = [key(member) for member in scored.members]
+    return keys.index(min(keys))  # type: ignore[type-var]
+
+
+def cost(scored: Scored, ask: Ask, draft: Draft) -> int:
     draft.reason = "lowest price"
-    return min(scored.members, key=lambda m: m.cost)
+    return _least(scored, lambda m: m.cost)
 
 
-def latency(scored: Scored, ask: Ask, draft: Draft) -> Member:
+def latency(scored: Scored, ask: Ask, draft: Draft) -> int:
     draft.reason = "lowest latency"
-    return min(scored.members, key=lambda m: p95_of(m, scored.scene) + 1000.0 * error_rate(m))
+    scene = _scene(scored, ask)
+    return _least(scored, lambda m: p95_of(m, scene) + 1000.0 * error_rate(m))
+
+
+def _scene(scored: Scored, ask: Ask) -> Scene:
+    return survey(scored.members, ask.request, scored.task_type, ask.turn.now)
 
 
 def error_rate(member: Member) -> float:
@@ -54,15 +75,15 @@ def error_rate(member: Member) -> float:
     return UNKNOWN_ERROR_RATE if rate is None else rate
 
 
-def sla_aware(scored: Scored, ask: Ask, draft: Draft) -> Member:
-    targets = ask.combo.config.sla
+def sla_aware(scored: Scored, ask: Ask, draft: Draft) -> int:
+    targets, scene = ask.combo.config.sla, _scene(scored, ask)
 
     def rank(member: Member) -> tuple[float, float]:
-        merit = -sla_score(member, targets, scored.scene)
-        return (sla_violation(member, targets, scored.scene), merit) if targets.hard else (merit, 0.0)
+        merit = -sla_score(member, targets, scene)
+        return (sla_violation(member, targets, scene), merit) if targets.hard else (merit, 0.0)
 
     draft.reason = "best within the service targets" if targets.hard else "best by the service targets"
-    return min(scored.members, key=rank)
+    return _least(scored, rank)
 
 
 def below(value: float, target: float) -> float:
@@ -94,8 +115,45 @@ def sla_violation(member: Member, targets: SlaTargets, scene: Scene) -> float:
     return total + (1.0 if member.provider.breaker.phase(scene.now) is Phase.OPEN else 0.0)
 
 
-RouterStrategy = Callable[[Scored, Ask, Draft], Member]
+def lkgp(scored: Scored, ask: Ask, draft: Draft) -> int:
+    """The last known good of the scope, or another candidate of its provider; by rules where nothing is known."""
+    if ask.combo.config.lkgp_enabled:
+        good = last_good(scored.members, ask.state.goods.get(good_key(ask.request, ask.combo)), ask.turn.now)
+        if good is not None:
+            draft.reason = "last known good"
+            return scored.members.index(good)
+    return rules(scored, ask, draft)
+
+
+def nadir(scored: Scored, ask: Ask, draft: Draft) -> int:
+    """The model that the remote router chose, on the connection that rules pick; else rules, saying why."""
+    advice = ask.advice
+    failure = "not asked" if advice is None else advice.failure
+    if advice is not None and not failure:
+        places = [i for i, m in enumerate(scored.members) if m.candidate.model == advice.model]
+        if places:
+            among = Scored([scored.members[i] for i in places], [scored.values[i] for i in places], scored.task_type)
+            place = places[rules(among, ask, draft)]
+            draft.router_strategy = "nadir"
+            draft.reason = f"NadirStrategy: chose {advice.model}"
+            return place
+        failure = "choice outside the pool"
+    place = rules(scored, ask, draft)
+    draft.reason = f"NadirStrategy: fallback ({failure}); {draft.reason}"
+    return place
+
+
+RouterStrategy = Callable[[Scored, Ask, Draft], int]
 ROUTER_STRATEGIES: Mapping[str, RouterStrategy] = MappingProxyType(
-    {"rules": rules, "score": by_score, "cost": cost, "latency": latency, "sla-aware": sla_aware}
+    {
+        "rules": rules,
+        "score": by_score,
+        "cost": cost,
+        "latency": latency,
+        "sla-aware": sla_aware,
+        "lkgp": lkgp,
+        "nadir": nadir,
+    }
 )
 ROUTER_ALIASES: Mapping[str, str] = MappingProxyType({"eco": "cost", "fast": "latency", "sla": "sla-aware"})
+PINNABLE = frozenset({"rules", "score", "lkgp"})

@@ -1,16 +1,19 @@
-"""Scores: the weighted sum of the factors, clamped once."""
+"""Scores: the weighted sum of the factors, each clamped once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from decision_service.kernel.factors import FACTORS, Scene
+from decision_service.kernel.draft import Ask, Draft
+from decision_service.kernel.factors import FACTORS, Scene, survey
 from decision_service.kernel.live import Member
+from decision_service.kernel.pool import Unit
+from decision_service.kernel.recall import cache_key, rendezvous_winner
 from decision_service.kernel.statistics import clamp01
 
 
 def score(members: Sequence[Member], scene: Scene, weights: Mapping[str, float]) -> list[float]:
-    """Scores in [0,1] in the order of the members. Factors of weight 0 are not read."""
+    """Scores in [0,1] in the order of the members, factor by factor. Factors of weight 0 are not read."""
     rows = [(weight, FACTORS[name]) for name, weight in weights.items() if weight > 0.0]
     return [clamp01(sum([weight * clamp01(factor(m, scene)) for weight, factor in rows])) for m in members]
 
@@ -18,3 +21,32 @@ def score(members: Sequence[Member], scene: Scene, weights: Mapping[str, float])
 def breakdown(member: Member, scene: Scene) -> dict[str, float]:
     """Every factor of one member, each in [0,1]."""
     return {name: clamp01(factor(member, scene)) for name, factor in FACTORS.items()}
+
+
+def score_units(units: Sequence[Unit], ask: Ask, draft: Draft) -> list[float]:
+    """Scores of the units' heads under the draft's weights; the draft keeps them.
+
+    A flat pool has its columns kept ready; others are scored the long way.
+    """
+    request, now = ask.request, ask.turn.now
+    members = [unit.members[0] for unit in units]
+    winner = ""
+    if draft.weights["cacheAffinity"] > 0.0 and (key := cache_key(request, ask.state.roster)):
+        winner = rendezvous_winner(members, key)
+    if ask.pool.flat:
+        sheet = ask.pool.sheet(draft.weights, draft.task_type, request.specificity)
+        sheet.sync(ask.state.log, now)
+        places = None if len(units) == len(ask.pool.units) else [unit.place for unit in units]
+        values = sheet.scores(places, request, now, winner)
+    else:
+        values = score(members, survey(members, request, draft.task_type, now, winner), draft.weights)
+    draft.scored, draft.values = members, values
+    return values
+
+
+def scene_of(ask: Ask, draft: Draft) -> Scene:
+    """The scene that a draft's members were scored in, for an explanation."""
+    request = ask.request
+    key = cache_key(request, ask.state.roster)
+    winner = rendezvous_winner(draft.scored, key) if key else ""
+    return survey(draft.scored, request, draft.task_type, ask.turn.now, winner)

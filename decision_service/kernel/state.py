@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from decision_service.kernel.grammar import resolve
 from decision_service.kernel.health import NOT_EXCLUDED, Exclusion
-from decision_service.kernel.live import AccountRecord, Member, ProviderRecord, Records, TargetRecord
+from decision_service.kernel.live import AccountRecord, ChangeLog, Member, ProviderRecord, Records, TargetRecord
 from decision_service.kernel.model import Candidate, Combo, Shape
 from decision_service.kernel.pool import Pool, compile_pool
+from decision_service.kernel.recall import Good, GoodKey, Pin, PinKey, Recent
 from decision_service.kernel.roster import Roster
 
 POOLS_KEPT = 4_096
@@ -43,7 +44,8 @@ class Ticket:
 
     ``chain`` holds the plan's calls in order, ``timeouts`` their time-outs. ``leases`` are the live ones by place in
     it. ``seq`` numbers the decision: a breaker that moved later is of a newer generation. ``expires_at`` ends every
-    lease.
+    lease. ``pin_key`` and ``good_key`` say where a success is remembered. ``explored`` holds the scores of a decision
+    whose first call was drawn by exploration.
     """
 
     id: str
@@ -57,6 +59,9 @@ class Ticket:
     session_id: str
     chain: Sequence[Member]
     timeouts: Sequence[int]
+    pin_key: PinKey | None = None
+    good_key: GoodKey | None = None
+    explored: Mapping[str, float] | None = None
     leases: dict[int, Lease] = field(default_factory=dict)
     applied: set[int] = field(default_factory=set)
     latest: int = 0
@@ -83,6 +88,25 @@ class Rotation:
     batch: Batch | None = None
 
 
+class Exclusions(dict[tuple[str, str], Exclusion]):
+    """Exclusions by (scope, candidate id), readable by scope too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._scopes: dict[str, dict[str, Exclusion]] = {}
+
+    def __setitem__(self, key: tuple[str, str], exclusion: Exclusion) -> None:
+        super().__setitem__(key, exclusion)
+        self._scopes.setdefault(key[0], {})[key[1]] = exclusion
+
+    def of(self, scope: str) -> Mapping[str, Exclusion]:
+        """The exclusions of one scope, by candidate id."""
+        return self._scopes.get(scope, _NO_EXCLUSIONS)
+
+
+_NO_EXCLUSIONS: Mapping[str, Exclusion] = {}
+
+
 class RoutingState:
     """The state that decisions read and events change.
 
@@ -94,18 +118,22 @@ class RoutingState:
     def __init__(self, roster: Roster) -> None:
         self.roster = roster
         self.seq = 0
+        self.log = ChangeLog()
         self.providers: dict[str, ProviderRecord] = {}
         self.accounts: dict[tuple[str, str], AccountRecord] = {}
         self.targets: dict[tuple[str, str, str], TargetRecord] = {}
-        self.exclusions: dict[tuple[str, str], Exclusion] = {}
+        self.exclusions = Exclusions()
         self.counters: dict[str, int] = {}
         self.rotations: dict[str, Rotation] = {}
         self.step_leases: dict[tuple[str, str], int] = {}
+        self.pins: Recent[PinKey, Pin] = Recent()
+        self.goods: Recent[GoodKey, Good] = Recent()
         self.tickets: OrderedDict[str, Ticket] = OrderedDict()
         self.touched: set[tuple[str, str]] = set()
         self._pools: OrderedDict[tuple[str, str, str], Pool] = OrderedDict()
         self._combos: OrderedDict[str, Combo] = OrderedDict()
         self._timers: list[tuple[int, int, str]] = []
+        self._expiry: int | None = None
 
     def records(self, candidate: Candidate) -> Records:
         """The live records of a candidate, made when it is first seen."""
@@ -116,19 +144,19 @@ class RoutingState:
     def provider(self, provider: str) -> ProviderRecord:
         record = self.providers.get(provider)
         if record is None:
-            record = self.providers[provider] = ProviderRecord(provider)
+            record = self.providers[provider] = ProviderRecord(provider, self.log)
         return record
 
     def account(self, provider: str, connection: str) -> AccountRecord:
         record = self.accounts.get((provider, connection))
         if record is None:
-            record = self.accounts[provider, connection] = AccountRecord(provider, connection)
+            record = self.accounts[provider, connection] = AccountRecord(provider, connection, self.log)
         return record
 
     def target(self, provider: str, connection: str, model: str) -> TargetRecord:
         record = self.targets.get((provider, connection, model))
         if record is None:
-            record = self.targets[provider, connection, model] = TargetRecord()
+            record = self.targets[provider, connection, model] = TargetRecord(self.log)
         return record
 
     def combo(self, model: str) -> Combo:
@@ -168,6 +196,21 @@ class RoutingState:
     def schedule(self, due: int, ticket_id: str) -> None:
         """Wakes a ticket up at an instant."""
         heappush(self._timers, (due, self.seq, ticket_id))
+
+    def expect_expiry(self, at: int | None) -> None:
+        """Some statistics turn a day old at this instant."""
+        if at is not None and (self._expiry is None or at < self._expiry):
+            self._expiry = at
+
+    def expire_statistics(self, now: int) -> None:
+        """Statistics forget what is a day old, once it is."""
+        if self._expiry is None or now < self._expiry:
+            return
+        self._expiry = None
+        for target in self.targets.values():
+            if target.statistics.expire(now):
+                target.log.note(target)
+            self.expect_expiry(target.statistics.next_expiry())
 
     def due(self, now: int) -> str | None:
         """The next ticket whose instant has come; each call takes one off."""

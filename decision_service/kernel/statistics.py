@@ -169,8 +169,8 @@ class TargetStatistics:
         self._quality.add(outcome, latency)
         self._refresh()
 
-    def expire(self, now: int) -> None:
-        """Forgets what is older than 24 hours."""
+    def expire(self, now: int) -> bool:
+        """Forgets what is older than 24 hours; answers whether there was something."""
         oldest = (now - DAY) // HOUR
         stale = False
         while self._hours and self._hours[0].hour <= oldest:
@@ -178,6 +178,7 @@ class TargetStatistics:
             stale = True
         if stale:
             self._refresh()
+        return stale
 
     def next_expiry(self) -> int | None:
         """The instant at which the oldest samples are forgotten; None: there are none."""

@@ -143,13 +143,13 @@ def read_request(given: Mapping[str, Any], path: str) -> Request:
 def answer(decision: Decision) -> dict[str, Any]:
     """What a decide event puts out."""
     draft, now = decision.draft, decision.turn.now
-    scene = draft.scene
+    scene = decision.scene() if draft.scored else None
     stops = {**decision.pool.rejected, **decision.rejected}
     return {
         "shape": decision.shape.value,
         "targets": [member.id for member in decision.chain],
         "judge": None,
-        "strategy": decision.combo.strategy,
+        "strategy": decision.strategy,
         "router_strategy": draft.router_strategy or None,
         "combo": decision.combo.name,
         "reason": draft.reason,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decision_service.kernel.health import BREAKER_LIMITS, Breaker, Phase
@@ -85,7 +85,7 @@ def apply_signals(state: RoutingState, candidate: Candidate, signals: Signals, n
         account.fixed_quota = True
         for window, resets_in_s in signals.quota:
             reset_at = None if resets_in_s is None else now + int(resets_in_s * 1000)
-            account.quota[window.name] = QuotaWindow(window.name, window.remaining, reset_at, window.limit_reached)
+            account.quota = {**account.quota, window.name: replace(window, reset_at=reset_at)}
     if signals.breaker and SEVERITY[signals.breaker] > SEVERITY[provider.breaker.phase(now)]:
         rest = BREAKER_LIMITS[candidate.provider_class].reset_ms if signals.breaker is Phase.OPEN else 0
         provider.breaker = Breaker(open=True, openings=1, generation=1, open_until=now + rest)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from decision_service.kernel.draft import Ask, Draft
 from decision_service.kernel.pool import Unit
-from decision_service.kernel.strategies.auto import auto
+from decision_service.kernel.strategies.auto import auto, lkgp
 from decision_service.kernel.strategies.fixed import fill_first, priority
 from decision_service.kernel.strategies.measured import context_optimized, cost_optimized, least_used, p2c, random
 from decision_service.kernel.strategies.quota import headroom, reset_aware, reset_window
@@ -32,6 +32,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
         "reset-window": reset_window,
         "headroom": headroom,
         "auto": auto,
+        "lkgp": lkgp,
         "context-optimized": context_optimized,
     }
 )

@@ -1,113 +1,127 @@
-"""The `auto` strategy: budget -> score -> exclusion -> explore or pick -> chain."""
+"""The `auto` strategy: budget -> score -> exclusion -> explore or pick -> chain. And `lkgp`, its plain sister."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from decision_service.kernel.draft import Ask, Draft, Exclude, Readmit
-from decision_service.kernel.factors import survey
+from decision_service.kernel.budget import by_estimate, within_budget
+from decision_service.kernel.draft import Advance, Ask, Draft, Exclude, Readmit
 from decision_service.kernel.health import EXCLUDE_BELOW, READMIT_FROM
 from decision_service.kernel.knowledge.tasks import task_type_of
-from decision_service.kernel.live import Member
-from decision_service.kernel.model import Refused, Rejection
+from decision_service.kernel.model import Rejection
 from decision_service.kernel.pool import Unit
-from decision_service.kernel.pricing import estimate
-from decision_service.kernel.routers import ROUTER_STRATEGIES, Scored
-from decision_service.kernel.scoring import score
+from decision_service.kernel.recall import good_key, last_good, pinned
+from decision_service.kernel.routers import PINNABLE, ROUTER_STRATEGIES, Scored, equals_in_turn
+from decision_service.kernel.scoring import score_units
 from decision_service.kernel.strategies.order import pick_index
-from decision_service.kernel.weights import PACKS, normalised
+from decision_service.kernel.weights import PACKS
 
 INCIDENT_PACK = "reliability-first"
 
 
 def auto(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
-    members = [unit.head for unit in units]
     draft.task_type = task_type_of(ask.request)
-    _choose_weights(ask, draft)
-    affordable = _within_budget(members, ask, draft)
-    scored = _scored(affordable or members, ask, draft)
+    draft.weights_source, draft.weights = _weights(ask, ask.wishes.pack)
+    draft.effects.append(Advance(ask.scope))
+    affordable = within_budget(units, ask, draft)
     if not affordable:
-        draft.reason = "cheapest: every candidate is over the budget"
-        ordered: Sequence[Member] = sorted(scored.members, key=lambda m: estimate(m.candidate, ask.request))
-    else:
-        ordered = _pick(_kept(scored, ask, draft), ask, draft)
-    by_member = {id(unit.head): unit for unit in units}
-    return [by_member[id(member)] for member in ordered]
+        score_units(units, ask, draft)
+        return by_estimate(units, ask, draft)
+    values = score_units(affordable, ask, draft)
+    kept = _kept(affordable, values, ask, draft)
+    if kept is not None:
+        affordable = [affordable[i] for i in kept]
+        values = [values[i] for i in kept]
+    scored = Scored([unit.members[0] for unit in affordable], _multiplied(affordable, values, ask), draft.task_type)
+    return [affordable[i] for i in _chain(scored, _pick(scored, ask, draft))]
 
 
-def _choose_weights(ask: Ask, draft: Draft) -> None:
+def lkgp(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
+    """Last known good of the scope first, then by score, equals in turn."""
+    draft.task_type = task_type_of(ask.request)
+    draft.weights_source, draft.weights = _weights(ask, None)
+    draft.effects.append(Advance(ask.scope))
+    values = score_units(units, ask, draft)
+    scored = Scored(draft.scored, values, draft.task_type)
+    good = last_good(scored.members, ask.state.goods.get(good_key(ask.request, ask.combo)), ask.turn.now)
+    draft.reason = "highest score: nothing is known to be good yet" if good is None else "last known good"
+    first = equals_in_turn(scored, ask)[0] if good is None else scored.members.index(good)
+    return [units[i] for i in _chain(scored, first)]
+
+
+def _weights(ask: Ask, wished: str | None) -> tuple[str, Mapping[str, float]]:
+    """Name of the source, and the weights."""
     config, channel = ask.combo.config, ask.combo.channel
-    pack = ask.wishes.pack or (INCIDENT_PACK if ask.incident else None) or config.mode_pack
-    if pack is None and config.weights is not None:
-        draft.weights_source, draft.weights = "combo", normalised(config.weights)
-        return
-    draft.weights_source = pack or (channel.pack if channel else "balanced")
-    draft.weights = PACKS[draft.weights_source]
+    pack = wished or (INCIDENT_PACK if ask.incident else None) or config.mode_pack
+    if pack is None and ask.pool.weights is not None:
+        return "combo", ask.pool.weights
+    name = pack or (channel.pack if channel else "balanced")
+    return name, PACKS[name]
 
 
-def _within_budget(members: list[Member], ask: Ask, draft: Draft) -> list[Member]:
-    """The members under the cap; none when all are over it and the fallback is `cheapest`."""
-    cap = ask.wishes.budget or ask.combo.config.budget_cap
-    if cap is None:
-        return members
-    costs = {m.id: estimate(m.candidate, ask.request) for m in members}
-    affordable = [m for m in members if costs[m.id] <= cap]
-    if affordable:
-        for member in members:
-            if costs[member.id] > cap:
-                draft.rejected[member.id] = Rejection("budget", f"estimate {costs[member.id]:.6g} USD > {cap:.6g} USD")
-        return affordable
-    if (ask.wishes.budget_fallback or ask.combo.config.budget_fallback) == "strict":
-        cheapest = min(costs.values())
-        raise Refused(
-            "BUDGET_EXCEEDED", f"budget: cap {cap:.6g} USD, the cheapest candidate is estimated at {cheapest:.6g} USD"
-        )
-    draft.opened.append("budget")
-    return []
-
-
-def _scored(members: Sequence[Member], ask: Ask, draft: Draft) -> Scored:
-    scene = survey(members, ask.request, draft.task_type, ask.turn.now)
-    scores = score(members, scene, draft.weights)
-    draft.scene, draft.scored = scene, members
-    draft.scores = {m.id: s for m, s in zip(members, scores, strict=True)}
-    return Scored(members, draft.scores, scene)
-
-
-def _kept(scored: Scored, ask: Ask, draft: Draft) -> Scored:
-    """The exclusion check: what scores under the bar is out, unless nothing else is left."""
-    state, now = ask.state, ask.turn.now
-    kept: list[Member] = []
-    low: list[Member] = []
-    for member in scored.members:
-        exclusion = state.exclusion(ask.scope, member.id)
-        value = scored.scores[member.id]
-        if exclusion.due(now) and value >= READMIT_FROM:
-            draft.effects.append(Readmit(ask.scope, member.id))
-        exempt = exclusion.until > 0 or now < exclusion.exempt_until
-        (low if value < EXCLUDE_BELOW and not exempt else kept).append(member)
-    if not kept:
-        return scored
+def _kept(units: Sequence[Unit], values: Sequence[float], ask: Ask, draft: Draft) -> list[int] | None:
+    """The exclusion check: places of what is not under the bar. None: all stay, or nothing else would be left."""
+    exclusions = ask.state.exclusions.of(ask.scope)
+    if not exclusions and min(values) >= EXCLUDE_BELOW:
+        return None
+    kept: list[int] = []
+    low: list[int] = []
+    for place, (unit, value) in enumerate(zip(units, values, strict=True)):
+        exclusion = exclusions.get(unit.head.id)
+        exempt = False
+        if exclusion is not None:
+            exempt = exclusion.until > 0 or ask.turn.now < exclusion.exempt_until
+            if exclusion.due(ask.turn.now) and value >= READMIT_FROM:
+                draft.effects.append(Readmit(ask.scope, unit.head.id))
+        (low if value < EXCLUDE_BELOW and not exempt else kept).append(place)
+    if not low or not kept:
+        return None
     stored = ask.wishes.pack is None and not ask.incident
-    for member in low:
-        draft.rejected[member.id] = Rejection("exclusion", f"score {scored.scores[member.id]:.4f} < {EXCLUDE_BELOW}")
+    for place in low:
+        member = units[place].head
+        draft.rejected[member.id] = Rejection("exclusion", f"score {values[place]:.4f} < {EXCLUDE_BELOW}")
         if stored:
             draft.effects.append(Exclude(ask.scope, member.id))
-    return Scored(kept, scored.scores, scored.scene) if low else scored
+    return kept
 
 
-def _pick(scored: Scored, ask: Ask, draft: Draft) -> list[Member]:
-    """The pick, then the others by score; and the probability of that pick."""
-    config, members = ask.combo.config, scored.members
-    rate = 0.0 if ask.incident or len(members) < 2 else config.exploration_rate
-    draft.router_strategy = config.router_strategy
+def _multiplied(units: Sequence[Unit], values: Sequence[float], ask: Ask) -> Sequence[float]:
+    """A key's multipliers re-order what is left; 0 puts a candidate last, not out."""
+    multipliers = ask.pool.multipliers
+    if not multipliers:
+        return values
+    return [value * multipliers.get(unit.head.id, 1.0) for unit, value in zip(units, values, strict=True)]
+
+
+def _pick(scored: Scored, ask: Ask, draft: Draft) -> int:
+    """The place of the pick; and the probability with which it was made."""
+    config, count = ask.combo.config, len(scored.members)
+    rate = 0.0 if ask.incident or count < 2 else config.exploration_rate
     explore = rate > 0.0 and ask.turn.rng.random() < rate
-    drawn = members[pick_index(len(members), ask.turn.rng)] if explore else None
-    routed = ROUTER_STRATEGIES[config.router_strategy](scored, ask, draft)
+    drawn = pick_index(count, ask.turn.rng) if explore else None
+    routed = _routed(scored, ask, draft)
     chosen = routed if drawn is None else drawn
-    draft.propensity = rate / len(members) + (1.0 - rate if chosen is routed else 0.0)
+    draft.propensity = rate / count + (1.0 - rate if chosen == routed else 0.0)
     if drawn is not None:
         draft.exploration = True
         draft.reason = "explored at random"
-    others = [m for m in members if m is not chosen]
-    return [chosen, *sorted(others, key=lambda m: -scored.scores[m.id])]
+    return chosen
+
+
+def _routed(scored: Scored, ask: Ask, draft: Draft) -> int:
+    """The session pin where the router strategy allows it, else the router strategy's pick."""
+    name = draft.router_strategy = ask.combo.config.router_strategy
+    if ask.pin is not None and name in PINNABLE:
+        member = pinned(scored.members, ask.pin, ask.turn.now)
+        if member is not None:
+            draft.reason = "the conversation goes on where it was served"
+            return scored.members.index(member)
+    return ROUTER_STRATEGIES[name](scored, ask, draft)
+
+
+def _chain(scored: Scored, first: int) -> list[int]:
+    """The pick, then the others by score; equals in pool order."""
+    order = sorted(range(len(scored.values)), key=scored.values.__getitem__, reverse=True)
+    order.remove(first)
+    order.insert(0, first)
+    return order
