@@ -175,3 +175,11 @@ def test_a_whole_report_is_answered_outcome_by_outcome(desk: InProcess) -> None:
     assert (answer.accepted, answer.duplicates) == (2, 1)
     fields = {rejected.index: rejected.field for rejected in answer.rejected}
     assert fields == {1: "attempt", 3: "target_id", 4: "outcome_class", 5: "next_target_id"}
+
+
+def test_a_request_id_is_remembered_for_sixty_seconds(desk: InProcess) -> None:
+    first = desk.decide("bee/m", request_id="r")
+    desk.clock.pass_s(59.9)
+    assert desk.decide("bee/m", request_id="r") == first
+    desk.clock.pass_s(0.2)
+    assert desk.decide("ant/m", request_id="r").decision_id != first.decision_id
