@@ -94,8 +94,9 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
         receipt = self._receive(request, response)
         if receipt.strangers:
             await self._receive_strangers(receipt)
+        unsettled = self._engine.unsettled(receipt)
         await self._saved(receipt)
-        if receipt.pending:
+        if unsettled:
             raise BUSY
         response.accepted, response.duplicates = receipt.accepted, receipt.duplicates
         for index, refused in receipt.rejected:
