@@ -107,7 +107,8 @@ async def call(transport: Transport, url: str) -> None:
     response.finish()
 
 
-async def run_load(transport: Transport, base: str, load: Load) -> tuple[float, list[float]]:
+async def run_load(transport: Transport, base: str, load: Load) -> tuple[float, float, list[float]]:
+    """Calls per second, the client's CPU seconds per call, and each call's milliseconds."""
     latencies: list[float] = []
     left = load.calls
 
@@ -119,23 +120,26 @@ async def run_load(transport: Transport, base: str, load: Load) -> tuple[float, 
             await call(transport, base + load.path)
             latencies.append(1000 * (time.perf_counter() - started))
 
-    started = time.perf_counter()
+    started, cpu_started = time.perf_counter(), time.process_time()
     await asyncio.gather(*(worker() for _ in range(load.concurrency)))
-    return load.calls / (time.perf_counter() - started), latencies
+    cpu = (time.process_time() - cpu_started) / load.calls
+    return load.calls / (time.perf_counter() - started), cpu, latencies
 
 
 async def measure(base: str) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for load in LOADS:
         rates: dict[str, list[float]] = {name: [] for name in CANDIDATES}
+        cpus: dict[str, list[float]] = {name: [] for name in CANDIDATES}
         latencies: dict[str, list[float]] = {name: [] for name in CANDIDATES}
         for _ in range(ROUNDS):  # in turns, so that noise of the machine falls on all alike
             for name, make in CANDIDATES.items():
                 transport = make(TransportLimits())
                 await run_load(transport, base, Load("warm", load.path, load.concurrency, load.concurrency))
-                rate, taken = await run_load(transport, base, load)
+                rate, cpu, taken = await run_load(transport, base, load)
                 await transport.close()
                 rates[name].append(rate)
+                cpus[name].append(cpu)
                 latencies[name] += taken
         for name in CANDIDATES:
             ordered = sorted(latencies[name])
@@ -144,6 +148,7 @@ async def measure(base: str) -> list[dict[str, object]]:
                     "load": load.name,
                     "transport": name,
                     "calls_per_s": round(statistics.median(rates[name])),
+                    "cpu_us": round(1e6 * statistics.median(cpus[name])),
                     "p50_ms": round(ordered[len(ordered) // 2], 2),
                     "p99_ms": round(ordered[len(ordered) * 99 // 100], 2),
                     "calls": len(ordered),
@@ -165,7 +170,7 @@ def main() -> None:
     print(", ".join(f"{name} {version(name)}" for name in ("httpx", "httpx-aiohttp", "aiohttp", "uvloop")))
     for row in rows:
         print(f"{row['load']:28} {row['transport']:20} {row['calls_per_s']:>7}/s", end=" ")
-        print(f"p50 {row['p50_ms']:>8} ms  p99 {row['p99_ms']:>8} ms  n={row['calls']}")
+        print(f"CPU {row['cpu_us']:>6} us  p50 {row['p50_ms']:>8} ms  p99 {row['p99_ms']:>8} ms  n={row['calls']}")
     print(json.dumps({"transports": rows}))
 
 
