@@ -17,6 +17,7 @@ Reader = Callable[[Any, str, Known], Any]
 
 SHOWN_CHARS = 60
 MOST_WHOLE = 2**31 - 1
+LARGEST = 2**63
 
 
 def shape(value: Any) -> str:
@@ -25,6 +26,8 @@ def shape(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        return "a number past all bounds"
     if isinstance(value, int | float):
         return f"the number {value:.12g}"
     if isinstance(value, str):
@@ -58,7 +61,9 @@ def read_object(value: Any, path: str, keys: Iterable[str]) -> Mapping[str, Any]
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < LARGEST if isinstance(value, int) else isfinite(value)
 
 
 def number(least: float, most: float = inf, *, above: bool = False) -> Reader:

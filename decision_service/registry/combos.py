@@ -42,9 +42,9 @@ def update(registry: Registry, combo_id: str, etag: str, values: Mapping[str, An
     with registry.change() as change:
         old = change.get(COMBOS, combo_id)
         check_etag(old, etag)
-        new = _written(registry, change, old, values)
-        if new.name != old.name:
+        if values.get("name", old.name) != old.name:
             _refuse_if_referenced(change, old.name, "renamed")
+        new = _written(registry, change, old, values)
         return StoredCombo(change.put(COMBOS, old, new), shadow_of(new.name, change.before, registry.source.around))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from decision_service.kernel.grammar import AUTO
 from decision_service.roster_source.snapshot import Snapshot
 from decision_service.roster_source.stored import Surroundings
 
@@ -18,7 +19,12 @@ class Shadow:
 
 
 def shadow_of(name: str, snapshot: Snapshot, around: Surroundings) -> Shadow | None:
-    """The real model that a combo of this name hides: ``provider/model`` or a bare id, connected providers first."""
+    """The real model that a combo of this name hides: ``provider/model`` or a bare id, connected providers first.
+
+    The name ``auto`` hides none: without the combo it would be the channel.
+    """
+    if name == AUTO:
+        return None
     provider, slash, model = name.partition("/")
     if slash and provider in snapshot.provider_ids:
         known = snapshot.providers.get(provider) or around.catalog.provider(provider)
