@@ -24,7 +24,7 @@ from decision_service.kernel.model import (
 )
 from decision_service.kernel.roster import Roster
 from decision_service.kernel.sheet import Sheet
-from decision_service.kernel.weights import normalised
+from decision_service.kernel.weights import normalised, shares
 
 SHEETS_KEPT = 16
 NO_OVERRIDE = Override()
@@ -135,10 +135,9 @@ def _flat(steps: Iterable[Step], roster: Roster, depth: int, path: tuple[str, ..
         if inner is None or depth <= 0 or step.combo in path:
             continue
         found = list(_flat(inner.steps, roster, depth - 1, (*path, step.combo)))
-        total = sum(s.weight for s in found)
-        for s in found:
-            weight = step.weight * (s.weight / total if total > 0 else 1 / len(found))
-            yield replace(s, id=f"{step.id}.{s.id}", weight=weight)
+        parts = shares([s.weight for s in found])
+        for s, part in zip(found, parts, strict=True):
+            yield replace(s, id=f"{step.id}.{s.id}", weight=step.weight * part)
 
 
 RecordsOf = Callable[[Candidate], Records]

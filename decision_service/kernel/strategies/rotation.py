@@ -6,6 +6,7 @@ from decision_service.kernel.draft import Ask, Draft, DropBatch, PinUnit, TurnRo
 from decision_service.kernel.model import ComboConfig, Settings
 from decision_service.kernel.pool import Unit
 from decision_service.kernel.state import Rotation
+from decision_service.kernel.weights import shares
 
 DEFAULT_STICKY_LIMIT = 3
 
@@ -35,18 +36,15 @@ def _pinned(units: list[Unit], ask: Ask, draft: Draft) -> Unit | None:
 
 
 def _draw(units: list[Unit], ask: Ask, draft: Draft) -> Unit:
-    weights = [unit.step.weight for unit in units]
-    total = sum(weights)
-    if total <= 0:
-        weights, total = [1.0] * len(units), float(len(units))
-    left = ask.turn.rng.random() * total
-    chosen = max(range(len(units)), key=lambda i: weights[i])
-    for index, weight in enumerate(weights):
-        left -= weight
+    parts = shares([unit.step.weight for unit in units])
+    left = ask.turn.rng.random()
+    chosen = max(range(len(units)), key=lambda i: parts[i])
+    for index, part in enumerate(parts):
+        left -= part
         if left < 0:
             chosen = index
             break
-    draft.propensity = weights[chosen] / total
+    draft.propensity = parts[chosen]
     draft.reason = "drawn by weight"
     return units[chosen]
 
