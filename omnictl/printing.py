@@ -10,7 +10,7 @@ import orjson
 from google.protobuf import json_format, message, struct_pb2, timestamp_pb2
 from google.protobuf.descriptor import EnumDescriptor
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -98,7 +98,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty: 
         table.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(cell, row))
-    console().print(table)
+    _print(table)
 
 
 def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
@@ -109,7 +109,7 @@ def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
     for name, value in pairs:
         if value not in (None, "", [], {}):
             grid.add_row(name, cell(value))
-    console().print(grid)
+    _print(grid)
 
 
 def _lines(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -124,12 +124,18 @@ def _lines(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def say(text: str) -> None:
     """A text, line by line."""
     for line in text.split("\n"):
-        console().print(Text(printable(line)))
+        _print(Text(printable(line)))
 
 
-def console() -> Console:
-    """Coloured and as wide as the terminal; plain and unwrapped in a pipe."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+def _print(what: RenderableType) -> None:
+    """Coloured and as wide as the terminal; in a pipe plain, unwrapped and without blanks at the ends of lines."""
+    if sys.stdout.isatty():
+        Console(highlight=False).print(what)
+        return
+    console = Console(highlight=False, width=WIDE)
+    with console.capture() as kept:
+        console.print(what)
+    sys.stdout.writelines(line.rstrip() + "\n" for line in kept.get().splitlines())
 
 
 def cell(value: Any) -> Text:

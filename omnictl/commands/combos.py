@@ -16,9 +16,7 @@ from omnictl.printing import plain, say, show_done, show_json, show_pairs, show_
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
 
-app = typer.Typer(
-    name="combos", help="Named routing policies.", no_args_is_help=True, rich_help_panel="Policies and state"
-)
+app = typer.Typer(name="combos", help="Named routing policies.", no_args_is_help=True)
 stub_of = registry_pb2_grpc.ComboServiceStub
 
 OUTPUT_ONLY = ("effective", "version", "created_at", "updated_at")

@@ -17,9 +17,7 @@ from omnictl.printing import show_done, show_one, show_rows
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
 
-app = typer.Typer(
-    name="connections", help="Accounts with providers.", no_args_is_help=True, rich_help_panel="Policies and state"
-)
+app = typer.Typer(name="connections", help="Accounts with providers.", no_args_is_help=True)
 stub_of = registry_pb2_grpc.ConnectionServiceStub
 
 COLUMNS: Mapping[str, Callable[[pb.Connection], Any]] = {

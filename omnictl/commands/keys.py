@@ -16,9 +16,7 @@ from omnictl.printing import say, show_done, show_json, show_one, show_rows
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
 
-app = typer.Typer(
-    name="keys", help="Keys that clients present.", no_args_is_help=True, rich_help_panel="Policies and state"
-)
+app = typer.Typer(name="keys", help="Keys that clients present.", no_args_is_help=True)
 stub_of = registry_pb2_grpc.ApiKeyServiceStub
 
 COLUMNS: Mapping[str, Callable[[pb.ApiKey], Any]] = {

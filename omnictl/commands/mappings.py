@@ -13,12 +13,7 @@ from omnictl.printing import show_done, show_one, show_rows
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
 
-app = typer.Typer(
-    name="mappings",
-    help="Model patterns that lead to combos.",
-    no_args_is_help=True,
-    rich_help_panel="Policies and state",
-)
+app = typer.Typer(name="mappings", help="Model patterns that lead to combos.", no_args_is_help=True)
 stub_of = registry_pb2_grpc.ModelMappingServiceStub
 
 COLUMNS: Mapping[str, Callable[[pb.ModelMapping], Any]] = {

@@ -14,9 +14,7 @@ from omnictl.problems import wrong_usage
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
 
-app = typer.Typer(
-    name="models", help="What is known of models.", no_args_is_help=True, rich_help_panel="Policies and state"
-)
+app = typer.Typer(name="models", help="What is known of models.", no_args_is_help=True)
 stub_of = registry_pb2_grpc.CatalogServiceStub
 
 COLUMNS: Mapping[str, Callable[[pb.Model], Any]] = {

@@ -14,12 +14,7 @@ from omnictl.problems import wrong_usage
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
 
-app = typer.Typer(
-    name="overrides",
-    help="What a key changes in a channel's pool.",
-    no_args_is_help=True,
-    rich_help_panel="Policies and state",
-)
+app = typer.Typer(name="overrides", help="What a key changes in a channel's pool.", no_args_is_help=True)
 stub_of = registry_pb2_grpc.OverrideServiceStub
 
 COLUMNS: Mapping[str, Callable[[pb.Override], Any]] = {

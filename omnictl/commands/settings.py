@@ -15,9 +15,7 @@ from omnictl.problems import CommandError, wrong_usage
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
 
-app = typer.Typer(
-    name="settings", help="Settings of the whole service.", no_args_is_help=True, rich_help_panel="Policies and state"
-)
+app = typer.Typer(name="settings", help="Settings of the whole service.", no_args_is_help=True)
 stub_of = registry_pb2_grpc.SettingsServiceStub
 
 COLUMNS: Mapping[str, Callable[[pb.EffectiveValue], Any]] = {

@@ -13,12 +13,7 @@ from omnictl.printing import show_one, show_rows
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
 
-app = typer.Typer(
-    name="state",
-    help="Breakers, cooldowns, lockouts, exclusions and leases.",
-    no_args_is_help=True,
-    rich_help_panel="Policies and state",
-)
+app = typer.Typer(name="state", help="Breakers, cooldowns, lockouts, exclusions and leases.", no_args_is_help=True)
 stub_of = registry_pb2_grpc.StateServiceStub
 
 COLUMNS: Mapping[str, Callable[[pb.State], Any]] = {
