@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from decision_service.kernel.routers import ROUTER_ALIASES, ROUTER_STRATEGIES
+
 STRATEGIES = (
     "priority",
     "weighted",
@@ -31,20 +33,7 @@ SEVERAL_CALLS = frozenset({"fusion", "pipeline"})
 INTERNAL_STRATEGY = "quota-share"
 
 # Name or alias -> name.
-ROUTERS: Mapping[str, str] = MappingProxyType(
-    {
-        "rules": "rules",
-        "score": "score",
-        "cost": "cost",
-        "eco": "cost",
-        "latency": "latency",
-        "fast": "latency",
-        "sla-aware": "sla-aware",
-        "sla": "sla-aware",
-        "lkgp": "lkgp",
-        "nadir": "nadir",
-    }
-)
+ROUTERS: Mapping[str, str] = MappingProxyType({name: name for name in ROUTER_STRATEGIES} | dict(ROUTER_ALIASES))
 
 WINDOWS = ("session", "weekly", "monthly")
 TASK_TYPES = ("coding", "review", "planning", "analysis", "debugging", "documentation")

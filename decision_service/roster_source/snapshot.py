@@ -95,3 +95,14 @@ def provider_at(snapshot: Snapshot, around: Surroundings, name: str) -> KnownPro
         return snapshot.providers.get(name)
     changed = [row for row in snapshot.stored.of(records.MODELS).values() if row.provider == name]
     return known_provider(around.catalog.provider(name), None, changed)
+
+
+def changed_credentials(before: Snapshot, after: Snapshot) -> frozenset[tuple[str, str]]:
+    """The (provider, connection id) whose credential was set anew between two snapshots, to the same value too."""
+    return frozenset(
+        (record.provider, record.id)
+        for record in after.connections.values()
+        if (old := before.connections.get(record.id)) is not None
+        and (old.credential_kind, old.reference, old.sealed)
+        != (record.credential_kind, record.reference, record.sealed)
+    )

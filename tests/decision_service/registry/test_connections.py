@@ -9,6 +9,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 from sqlalchemy import Engine, text
 
+from decision_service.roster_source import changed_credentials
 from omniroute.registry.v1 import registry_pb2 as pb
 from service_kit.errors import Reason, ServiceError
 from tests.decision_service.conftest import Clock
@@ -155,6 +156,15 @@ async def test_a_credential_can_be_replaced_and_taken_away(live: Running) -> Non
     gone = await update(live, ["credential"], id="c1", credential=pb.CredentialInput(none=pb.NoCredential()))
     assert (gone.credential_view.kind, gone.credential_view.usable) == ("none", False)
     assert not live.source.snapshot.roster.connections["openai", "c1"].usable
+
+
+async def test_a_credential_that_is_set_anew_is_noticed(live: Running) -> None:
+    before = live.source.snapshot
+    await update(live, ["label"], id="c2", label="other")
+    assert changed_credentials(before, live.source.snapshot) == frozenset()
+    await update(live, ["credential"], id="c1", credential=pb.CredentialInput(api_key="sk-c1"))
+    await create(live, provider="groq", credential=pb.CredentialInput(api_key="new"))
+    assert changed_credentials(before, live.source.snapshot) == {("openai", "c1")}
 
 
 async def test_a_local_provider_needs_no_credential(live: Running) -> None:
