@@ -120,13 +120,14 @@ class _Visit:
             except TimeoutError:
                 return self._out_of_time()
             except TransportFault as fault:
-                return failures.failure(C.INTERRUPTED, str(fault), http_status=self._status)
+                if not self.relay.finish_reason:
+                    return failures.failure(C.INTERRUPTED, str(fault), http_status=self._status)
+                data = b""  # the answer was whole; only the connection broke
             await _send_on(sink, self._relayed(data))
-        if self.relay.no_answer is not None:
-            failure = self._failure_of(self.relay.no_answer)
-            return replace(failure, outcome_class=C.INTERRUPTED, model_scoped=False)
-        self._is_read = True
-        return None
+        if self.relay.no_answer is None:
+            self._is_read = True
+            return None
+        return replace(self._failure_of(self.relay.no_answer), outcome_class=C.INTERRUPTED, model_scoped=False)
 
     async def leave(self) -> None:
         if self._response is None:

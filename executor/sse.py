@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 BOM = b"\xef\xbb\xbf"
 
@@ -11,8 +11,7 @@ class EventTooLarge(Exception):
     """One event grew over the limit before it ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """``data`` is the event's data lines joined by a newline; ``name`` its `event` field, empty when it has none."""
 
     data: bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from executor import sse
 from executor.faults import Fault
@@ -39,9 +39,11 @@ class NoAnswer:
     fault: Fault | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One event of a stream. ``data`` is the chunk's JSON for the client, empty when it gets nothing of it."""
+class Frame(NamedTuple):
+    """One event of a stream. ``data`` is the chunk's JSON for the client, empty when it gets nothing of it.
+
+    A tuple, because there is one for each token of every stream, and tuples are made three times as fast.
+    """
 
     data: bytes = b""
     content: bool = False  # it holds text, reasoning or a tool call

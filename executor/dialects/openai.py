@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -92,10 +92,12 @@ class ChunkReader:
         if not isinstance(chunk, dict):
             # What does not even begin like a chunk is taken for a sign of life of the upstream.
             return Frame(broken=data[:1] == b"{")
-        fault = fault_in({"error": chunk}) if event.name == b"error" and "error" not in chunk else fault_in(chunk)
-        if fault is not None:
-            return Frame(fault=fault)
-        return self._frame(data, chunk)
+        choices = chunk.get("choices")
+        if not choices or "error" in chunk or event.name == b"error":
+            fault = fault_in({"error": chunk} if event.name == b"error" and "error" not in chunk else chunk)
+            if fault is not None:
+                return Frame(fault=fault)
+        return self._frame(data, chunk, choices)
 
     def usage_chunk(self, usage: Usage, cost_usd: float) -> bytes:
         told: dict[str, Any] = {
@@ -109,8 +111,7 @@ class ChunkReader:
             extra["usage_estimated"] = True
         return orjson.dumps({**chunk, "omniroute": extra})
 
-    def _frame(self, data: bytes, chunk: dict[str, Any]) -> Frame:
-        choices = chunk.get("choices")
+    def _frame(self, data: bytes, chunk: dict[str, Any], choices: Any) -> Frame:
         raw_usage = chunk.get("usage")
         changed = b"\n" in data
         if raw_usage:
@@ -118,16 +119,16 @@ class ChunkReader:
             del chunk["usage"]
             self._identity["usage"] = raw_usage
             changed = True
-        self._identity |= {key: chunk[key] for key in IDENTITY_KEYS if key in chunk}
+        if chunk.get("id") != self._identity["id"]:
+            self._identity |= {key: chunk[key] for key in IDENTITY_KEYS if key in chunk}
         content, characters, finish_reason = False, 0, ""
         for choice in _mappings(choices):
             delta = choice.get("delta")
             if isinstance(delta, dict):
-                content = content or has_content(delta)
-                characters += output_characters(delta)
-                changed = self._ordered_tools(choice.get("index"), delta) or changed
-            if isinstance(choice.get("finish_reason"), str):
-                finish_reason = choice["finish_reason"]
+                says, length = _said(delta)
+                content, characters = content or says, characters + length
+                changed = ("tool_calls" in delta and self._ordered_tools(choice.get("index"), delta)) or changed
+            finish_reason = _word(choice.get("finish_reason")) or finish_reason
         if raw_usage and not choices:
             data = b""
         elif changed:
@@ -145,6 +146,14 @@ class ChunkReader:
             return False
         delta["tool_calls"] = ordered
         return True
+
+
+def _said(delta: Mapping[str, Any]) -> tuple[bool, int]:
+    """Whether a delta says something, and its characters; nearly every delta is one piece of text and nothing else."""
+    text = delta.get("content")
+    if len(delta) == 1 and isinstance(text, str):
+        return bool(text), len(text)
+    return has_content(delta), output_characters(delta)
 
 
 def has_content(part: Mapping[str, Any]) -> bool:
@@ -225,8 +234,8 @@ def _loaded(data: bytes) -> tuple[bytes, Any]:
         return data, None
 
 
-def _mappings(value: Any) -> Iterable[Mapping[str, Any]]:
-    return (item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
+def _mappings(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _word(value: Any) -> str:

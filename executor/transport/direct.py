@@ -117,7 +117,7 @@ def open_session(limits: TransportLimits) -> aiohttp.ClientSession:
 
 
 async def _drained(response: aiohttp.ClientResponse) -> None:
-    with suppress(TimeoutError, aiohttp.ClientError):
+    with suppress(TimeoutError, aiohttp.ClientError, ConnectionError):
         async with asyncio.timeout(LINGER_S):
             await response.content.readany()
     if not response.content.at_eof():
@@ -129,8 +129,12 @@ def _faults() -> Iterator[None]:
     try:
         yield
     except (aiohttp.ClientError, ConnectionError) as error:
-        kind, text = next(fault for cls, fault in FAULTS.items() if isinstance(error, cls))
-        raise TransportFault(kind, text) from error
+        raise fault_of(error) from error
+
+
+def fault_of(error: Exception) -> TransportFault:
+    kind, text = next(fault for cls, fault in FAULTS.items() if isinstance(error, cls))
+    return TransportFault(kind, text)
 
 
 @lru_cache(maxsize=1024)

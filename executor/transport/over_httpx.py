@@ -12,7 +12,7 @@ import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from executor.transport.direct import open_session
+from executor.transport.direct import fault_of, open_session
 from executor.transport.gate import Gate
 from executor.transport.port import FaultKind, TransportFault, TransportLimits, UpstreamRequest
 from executor.transport.tls import client_context
@@ -28,8 +28,6 @@ FAULTS: Mapping[type[Exception], tuple[FaultKind, str]] = MappingProxyType(
         httpx.NetworkError: (FaultKind.DISCONNECTED, "the connection to the upstream broke"),
         httpx.RemoteProtocolError: (FaultKind.DISCONNECTED, "the upstream broke off its answer"),
         httpx.HTTPError: (FaultKind.PROTOCOL, "the upstream does not speak HTTP as it should"),
-        # httpx-aiohttp lets through what it has no httpx name for.
-        aiohttp.ClientError: (FaultKind.PROTOCOL, "the upstream does not speak HTTP as it should"),
     }
 )
 
@@ -108,6 +106,14 @@ def _over_aiohttp(limits: TransportLimits) -> AiohttpTransport:
 def _faults() -> Iterator[None]:
     try:
         yield
-    except tuple(FAULTS) as error:
-        kind, text = next(fault for cls, fault in FAULTS.items() if isinstance(error, cls))
-        raise TransportFault(kind, text) from error
+    except httpx.HTTPError as error:
+        # httpx-aiohttp calls every lost connection a ConnectTimeout; what it made that of says more.
+        cause = error.__cause__
+        raise (fault_of(cause) if isinstance(cause, aiohttp.ClientError) else _fault_of(error)) from error
+    except aiohttp.ClientError as error:
+        raise fault_of(error) from error
+
+
+def _fault_of(error: httpx.HTTPError) -> TransportFault:
+    kind, text = next(fault for cls, fault in FAULTS.items() if isinstance(error, cls))
+    return TransportFault(kind, text)

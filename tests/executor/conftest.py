@@ -116,7 +116,7 @@ class Answer:
 class House:
     """A running executor and what stands around it."""
 
-    port: int
+    registry_address: str
     stub: executor_pb2_grpc.ExecutorServiceAsyncStub
     credentials: CredentialService
     environ: dict[str, str]
@@ -213,7 +213,7 @@ async def build() -> AsyncIterator[Build]:
         port = await asyncio.wait_for(started, 10)
         channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
         stub = executor_pb2_grpc.ExecutorServiceStub(channel)
-        house = House(port, stub, credentials, environ, stop, serving)
+        house = House(chosen["decision_address"], stub, credentials, environ, stop, serving)
         houses.append(house)
         closers.extend((channel.close, lambda: registry.stop(0)))
         return house

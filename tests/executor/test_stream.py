@@ -203,6 +203,11 @@ async def test_an_end_without_done_is_whole_once_a_finish_reason_has_come(house:
     assert (got.classes, got.data.endswith(DONE)) == (["SUCCESS"], True)
 
 
+async def test_a_cut_after_a_finish_reason_takes_nothing_from_the_answer(house: House) -> None:
+    got = await house.stream(stream(event(delta("Hello")), event(delta(finish="stop")), end="cut", pause_s=0.02))
+    assert (got.classes, got.data.endswith(DONE)) == (["SUCCESS"], True)
+
+
 async def test_nothing_follows_done(house: House) -> None:
     got = await house.stream(stream(event(delta("Hello")), DONE + event(delta("more")), event(USAGE)))
     assert got.data == event(delta("Hello")) + DONE

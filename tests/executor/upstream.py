@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -45,7 +46,8 @@ class Connection:
 
     def cut(self) -> None:
         """A reset, as from a process that died."""
-        self.writer.transport.abort()
+        if not self.writer.is_closing():
+            self.writer.transport.abort()
 
     def left(self) -> None:
         if not self.gone.is_set():
@@ -64,15 +66,16 @@ class Upstream:
         self.requests: list[Received] = []
         self.connections: list[Connection] = []
         self.port = 0
+        self.tls: ssl.SSLContext | None = None
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}/v1"
 
     async def start(self) -> Upstream:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
