@@ -132,7 +132,7 @@ async def _assemble(
     decisions = DecisionServicer(engine, present.endpoints, present.names)
     server = await start_server(
         settings.decision_bind,
-        _registration(decisions, StateServicer(engine, servicers.authorize), servicers),
+        _registration(decisions, StateServicer(engine, desk, registry.note), servicers),
         SERVICES,
         tls=files,
         max_connection_age_s=settings.max_connection_age_s or None,

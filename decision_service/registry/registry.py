@@ -106,6 +106,11 @@ class Registry:
             after = self.source.build(connection)
         self.source.publish(after)
 
+    def note(self, action: str, kind: str, key: str) -> None:
+        """A line in the audit log for what changes elsewhere."""
+        with self._engine.begin() as connection:
+            sql.note(connection, sql.AuditLine(self.now(), action, kind, key, (), calls.CURRENT.get().request_id))
+
     def _found(self, connection: Connection, revision: int) -> Snapshot:
         """What the change found: another process may have written since the last look."""
         present = self.source.snapshot

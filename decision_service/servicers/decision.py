@@ -13,11 +13,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from decision_service import wire
 from decision_service.engine import Engine, Receipt
 from decision_service.history import History
-from decision_service.journal import JournalClosed, JournalFailed, JournalFull
 from decision_service.kernel.model import Outcome, Refused
 from decision_service.kernel.screening import unavailable
 from decision_service.names import NameIndex
 from decision_service.repeats import Repeats
+from decision_service.servicers.saving import BUSY, SAVE_TIMEOUT_S, saved
 from omniroute.decision.v1 import decision_pb2 as pb
 from omniroute.decision.v1 import decision_pb2_grpc
 from service_kit.errors import Reason, ServiceError, invalid
@@ -25,8 +25,6 @@ from service_kit.errors import Reason, ServiceError, invalid
 Context = Any
 MOST_OUTCOMES = 1_000
 PAGE, LARGEST_PAGE = 50, 1_000
-SAVE_TIMEOUT_S = 5.0
-BUSY = ServiceError(Reason.UNAVAILABLE, "reports wait for the disk; send this one again", retry_after_ms=1_000)
 
 
 class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
@@ -130,13 +128,8 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
 
     async def _saved(self, receipt: Receipt) -> None:
         """Waits until everything reported so far is on disk: duplicates may repeat what is not there yet."""
-        if not receipt.rows and not receipt.duplicates:
-            return
-        try:
-            async with asyncio.timeout(SAVE_TIMEOUT_S):
-                await asyncio.wrap_future(self._engine.save(receipt.rows))
-        except (JournalFull, JournalFailed, JournalClosed, TimeoutError):
-            raise BUSY from None
+        if receipt.rows or receipt.duplicates:
+            await saved(lambda: self._engine.save(receipt.rows))
 
     def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:
         asked = wire.request_in(request.request)

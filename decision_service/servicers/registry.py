@@ -10,7 +10,7 @@ from decision_service.servicers.registry_catalog import Advertised, CatalogServi
 from decision_service.servicers.registry_combos import ComboServicer
 from decision_service.servicers.registry_connections import ConnectionServicer
 from decision_service.servicers.registry_credentials import CredentialServicer
-from decision_service.servicers.registry_desk import Call, Desk
+from decision_service.servicers.registry_desk import Desk
 from decision_service.servicers.registry_keys import ApiKeyServicer
 from decision_service.servicers.registry_mappings import ModelMappingServicer
 from decision_service.servicers.registry_overrides import OverrideServicer, SettingsServicer
@@ -24,7 +24,6 @@ class RegistryServicers:
         self, registry: Registry, desk: Desk, renewals: Renewals, *, advertised: Advertised, channels: Channels
     ) -> None:
         """``advertised`` and ``channels`` are called on the event loop with an API key id (empty: none)."""
-        self._desk = desk
         self._connections = ConnectionServicer(registry, desk)
         self._combos = ComboServicer(registry, desk)
         self._mappings = ModelMappingServicer(registry, desk)
@@ -44,7 +43,3 @@ class RegistryServicers:
         services.add_SettingsServiceServicer_to_server(self._settings, server)
         services.add_CatalogServiceServicer_to_server(self._catalog, server)
         services.add_CredentialServiceServicer_to_server(self._credentials, server)
-
-    def authorize(self, context: Call) -> None:
-        """For the services beside these: raises FORBIDDEN unless the caller may administer."""
-        self._desk.admit_admin(context)

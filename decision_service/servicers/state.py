@@ -12,6 +12,8 @@ from decision_service.engine import Engine
 from decision_service.kernel.health import Breaker, Exclusion, Phase, Rest
 from decision_service.kernel.reset import RESETS
 from decision_service.kernel.state import RoutingState
+from decision_service.servicers.registry_desk import Desk
+from decision_service.servicers.saving import saved
 from decision_service.wire import wait_ms
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
@@ -105,14 +107,15 @@ NORMAL = frozenset({"CLOSED", "CLEAR", "LIVE"})
 
 
 class StateServicer(registry_pb2_grpc.StateServiceServicer):
-    """Reads and resets the engine's state machines. ``authorize`` refuses callers that may not."""
+    """Reads and resets the engine's state machines. ``note`` adds an action, kind and key to the audit log."""
 
-    def __init__(self, engine: Engine, authorize: Callable[[Context], None]) -> None:
+    def __init__(self, engine: Engine, desk: Desk, note: Callable[[str, str, str], None]) -> None:
         self._engine = engine
-        self._authorize = authorize
+        self._desk = desk
+        self._note = note
 
     def ListStates(self, request: pb.ListStatesRequest, context: Context) -> pb.ListStatesResponse:
-        self._authorize(context)
+        self._desk.admit_admin(context)
         if request.kind and request.kind not in KINDS:
             raise invalid("kind", repr(request.kind), ", ".join(KINDS))
         size = request.page_size or PAGE
@@ -132,14 +135,21 @@ class StateServicer(registry_pb2_grpc.StateServiceServicer):
                 if not request.abnormal_only or shown.state not in NORMAL:
                     yield shown
 
-    def ResetState(self, request: pb.ResetStateRequest, context: Context) -> pb.ResetStateResponse:
-        self._authorize(context)
-        if request.kind not in RESETS:
-            raise invalid("kind", repr(request.kind), ", ".join(RESETS))
-        now = self._engine.tick()
-        if not RESETS[request.kind](self._engine.state, request.key):
-            raise ServiceError(Reason.NOT_FOUND, f"key: no {request.kind} {request.key!r}", field="key")
-        self._engine.save([])
-        LOG.info("state_reset", kind=request.kind, key=request.key)
-        shown = next(s for s in KINDS[request.kind](self._engine.state, now) if s.key == request.key)
+    async def ResetState(self, request: pb.ResetStateRequest, context: Context) -> pb.ResetStateResponse:
+        self._desk.admit_admin(context)
+        kind, key, state = request.kind, request.key, self._engine.state
+        if kind not in RESETS:
+            raise invalid("kind", repr(kind), ", ".join(RESETS))
+        shown = self._shown(kind, key)
+        await self._desk.run(self._note, "reset", kind, key)
+        if RESETS[kind](state, key):
+            await saved(lambda: self._engine.save(()))
+            shown = self._shown(kind, key)
+        LOG.info("state_reset", kind=kind, key=key)
         return pb.ResetStateResponse(state=shown)
+
+    def _shown(self, kind: str, key: str) -> pb.State:
+        found = next((s for s in KINDS[kind](self._engine.state, self._engine.tick()) if s.key == key), None)
+        if found is None:
+            raise ServiceError(Reason.NOT_FOUND, f"key: no {kind} {key[:256]!r}", field="key")
+        return found
