@@ -37,12 +37,19 @@ def open_engine(database_url: str, data_dir: Path) -> Engine:
     """
     url = _url(database_url, data_dir)
     if url.get_backend_name() == "postgresql":
-        return create_engine(url, pool_timeout=POOL_TIMEOUT_S, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+        return _open_postgresql(url)
     _make_private_file(Path(url.database or ""))
     engine = create_engine(url, pool_timeout=POOL_TIMEOUT_S, max_overflow=0)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _open_postgresql(url: URL) -> Engine:
+    try:
+        return create_engine(url, pool_timeout=POOL_TIMEOUT_S, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+    except ModuleNotFoundError:
+        raise StoreError("PostgreSQL needs the driver psycopg: install the extra `postgres`") from None
 
 
 def _url(database_url: str, data_dir: Path) -> URL:

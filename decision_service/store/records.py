@@ -156,6 +156,15 @@ class ModelRecord:
     updated_at: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class KnowledgeRecord:
+    """What one outside source last told of models: a value by model."""
+
+    source: str
+    known: Mapping[str, Any] = field(default_factory=dict)
+    fetched_at: int = 0
+
+
 PROVIDERS = Shelf("provider", tables.providers, ProviderRecord)
 CONNECTIONS = Shelf("connection", tables.connections, ConnectionRecord)
 COMBOS = Shelf("combo", tables.combos, ComboRecord)
@@ -164,3 +173,4 @@ API_KEYS = Shelf("API key", tables.api_keys, ApiKeyRecord)
 OVERRIDES = Shelf("override", tables.overrides, OverrideRecord, ("api_key_id", "channel"))
 SETTINGS = Shelf("settings", tables.settings, SettingsRecord)
 MODELS = Shelf("model", tables.model_overrides, ModelRecord, ("provider", "model"))
+KNOWLEDGE = Shelf("synced knowledge", tables.synced_knowledge, KnowledgeRecord, ("source",))

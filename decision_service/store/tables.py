@@ -187,6 +187,14 @@ model_overrides = Table(
     *_stamp(),
 )
 
+synced_knowledge = Table(
+    "synced_knowledge",
+    metadata,
+    Column("source", String(32), primary_key=True),
+    Column("known", Json, nullable=False),
+    Column("fetched_at", BigInteger, nullable=False),
+)
+
 health_states = Table(
     "health_states",
     metadata,
