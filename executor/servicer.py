@@ -55,7 +55,11 @@ class ExecutorServicer(executor_pb2_grpc.ExecutorServiceServicer):
         with self._admitted():
             deadline = _deadline(request.deadline_ms, context.time_remaining())
             run = Run(self._means, call, deadline, sink)
-            await carry(run, plan)
+            try:
+                await carry(run, plan)
+            except asyncio.CancelledError:
+                log.info("client hung up", decision_id=call.decision_id, status=499, ended_attempts=len(run.attempts))
+                raise
         log.info("executed", decision_id=call.decision_id, attempts=len(run.attempts), outcome=_outcome(run))
         # Events go out by `write`, so that a cancelled call is cancelled inside the attempt, wherever it stands. Of the
         # generator that gRPC takes here, there is nothing left to give.

@@ -21,6 +21,7 @@ LINGER_S = 0.25
 # In order: the first that fits. The texts are ours, because aiohttp's carry addresses.
 FAULTS: Mapping[type[Exception], tuple[FaultKind, str]] = MappingProxyType(
     {
+        aiohttp.InvalidURL: (FaultKind.CONNECT, "the upstream's address cannot be used"),
         aiohttp.ClientConnectorCertificateError: (FaultKind.TLS, "the upstream's certificate is not trusted"),
         aiohttp.ClientSSLError: (FaultKind.TLS, "no TLS connection to the upstream"),
         aiohttp.ConnectionTimeoutError: (FaultKind.CONNECT, "connecting to the upstream took too long"),
@@ -31,6 +32,7 @@ FAULTS: Mapping[type[Exception], tuple[FaultKind, str]] = MappingProxyType(
         aiohttp.ClientConnectionError: (FaultKind.DISCONNECTED, "the connection to the upstream broke"),
         aiohttp.ClientError: (FaultKind.PROTOCOL, "the upstream does not speak HTTP as it should"),
         ConnectionError: (FaultKind.DISCONNECTED, "the connection to the upstream broke"),
+        ValueError: (FaultKind.CONNECT, "the upstream's address cannot be used"),
     }
 )
 
@@ -45,7 +47,8 @@ class DirectTransport:
         self._lingering: set[asyncio.Task[None]] = set()
 
     async def send(self, request: UpstreamRequest) -> DirectResponse:
-        url = _url(request.url)
+        with _faults():
+            url = _url(request.url)
         host = url.authority
         await self._gate.enter(host)
         try:
@@ -128,7 +131,7 @@ async def _drained(response: aiohttp.ClientResponse) -> None:
 def _faults() -> Iterator[None]:
     try:
         yield
-    except (aiohttp.ClientError, ConnectionError) as error:
+    except (aiohttp.ClientError, ConnectionError, ValueError) as error:
         raise fault_of(error) from error
 
 

@@ -46,7 +46,8 @@ class HttpxTransport:
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     async def send(self, request: UpstreamRequest) -> HttpxResponse:
-        built = self._client.build_request("POST", request.url, headers=dict(request.headers), content=request.body)
+        with _faults():
+            built = self._client.build_request("POST", request.url, headers=dict(request.headers), content=request.body)
         host = built.url.netloc.decode("ascii")
         await self._gate.enter(host)
         try:
@@ -110,7 +111,9 @@ def _faults() -> Iterator[None]:
         # httpx-aiohttp calls every lost connection a ConnectTimeout; what it made that of says more.
         cause = error.__cause__
         raise (fault_of(cause) if isinstance(cause, aiohttp.ClientError) else _fault_of(error)) from error
-    except aiohttp.ClientError as error:
+    except httpx.InvalidURL as error:
+        raise TransportFault(FaultKind.CONNECT, "the upstream's address cannot be used") from error
+    except (aiohttp.ClientError, ConnectionError, ValueError) as error:
         raise fault_of(error) from error
 
 

@@ -106,7 +106,10 @@ async def test_hanging_up_while_waiting_to_retry_ends_the_walk(house: House) -> 
     assert len(upstream.requests) == 1
 
 
-async def test_many_hang_ups_leave_nothing_behind(house: House) -> None:
+@pytest.mark.parametrize(
+    "rounds", [10, pytest.param(1_000, marks=[pytest.mark.full, pytest.mark.timeout(300)])], ids=["few", "many"]
+)
+async def test_hang_ups_leave_nothing_behind(house: House, rounds: int) -> None:
     upstream = await house.upstream(endless)
     tasks = len(asyncio.all_tasks())
 
@@ -117,12 +120,12 @@ async def test_many_hang_ups_leave_nothing_behind(house: House) -> None:
                 call.cancel()
                 return
 
-    for _ in range(10):
+    for _ in range(rounds):
         await asyncio.gather(*(abort() for _ in range(10)))
     async with asyncio.timeout(5):
         while in_flight() or not all(connection.gone.is_set() for connection in upstream.connections):
             await asyncio.sleep(0.01)
-    assert len(upstream.requests) == 100
+    assert len(upstream.requests) == 10 * rounds
     await asyncio.sleep(0.1)
     assert len(asyncio.all_tasks()) <= tasks + 5
 

@@ -159,10 +159,23 @@ async def test_faults(transport: Open, serve: Any, script: Script, kind: FaultKi
     assert "127.0.0.1" not in str(raised.value)
 
 
-async def test_nobody_listens(transport: Open) -> None:
-    with pytest.raises(TransportFault) as raised:
-        await (await transport()).send(post("http://127.0.0.1:9/v1"))
-    assert raised.value.kind is FaultKind.CONNECT
+NOWHERE = [
+    "http://127.0.0.1:9/v1",
+    "http://a b/v1",
+    "http://a..b/v1",
+    "http://${HOST}.example/v1",
+    f"http://{'a' * 70}.example/v1",
+    "http://127.0.0.1:99999/v1",
+]
+
+
+@pytest.mark.parametrize("url", NOWHERE)
+async def test_addresses_that_lead_nowhere(transport: Open, url: str) -> None:
+    client = await transport()
+    for _ in range(2):
+        with pytest.raises(TransportFault) as raised:
+            await client.send(post(url))
+        assert raised.value.kind is FaultKind.CONNECT
 
 
 async def test_the_queue_for_a_host_is_bounded(transport: Open, serve: Any) -> None:
