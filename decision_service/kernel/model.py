@@ -106,7 +106,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is known of one provider's model. Fitness is by task type, 0..1."""
+    """What is known of one provider's model. ``fitness`` is an operator's word by task type, 0..1."""
 
     input_price: float | None = None
     output_price: float | None = None
@@ -124,7 +124,10 @@ UNKNOWN_FACTS = ModelFacts()
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Provider x model x connection that may serve a request. ``id`` reads ``provider/model@connection``."""
+    """Provider x model x connection that may serve a request. ``id`` reads ``provider/model@connection``.
+
+    ``fitness`` is what is known of the model by task type, from all sources; empty: nothing.
+    """
 
     provider: str
     model: str
@@ -133,6 +136,7 @@ class Candidate:
     account_tier: str = "standard"
     facts: ModelFacts = UNKNOWN_FACTS
     economic_tier: EconomicTier = EconomicTier.PREMIUM
+    fitness: Mapping[str, float] = field(default_factory=dict)
     id: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -279,6 +283,7 @@ class Settings:
     disable_session_stickiness: bool = False
     prompt_cache_affinity_enabled: bool = True
     combo_ref_max_depth: int = 3
+    chaos_max_panel: int = 5
 
 
 # A request and what comes of it

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from decision_service.kernel.knowledge.fitness import fitness_table
+from decision_service.kernel.knowledge.synced import NOTHING_SYNCED, Synced
 from decision_service.kernel.knowledge.tiers import economic_tier
 from decision_service.kernel.model import (
     UNKNOWN_FACTS,
@@ -29,9 +31,9 @@ class Roster:
 
     Keys: providers by id; connections by (provider, id); facts by (provider, model), or by
     (provider, model, connection) where an account knows better; combos by name; overrides by
-    (api key id, resolved channel); keys by id. Mappings stand in the order in which they are tried. Derived:
-    connections by provider, providers that serve a bare model id, and the whole pool of the `auto` channels in its
-    total order.
+    (api key id, resolved channel); keys by id. Mappings stand in the order in which they are tried. ``synced`` is what
+    outside sources tell of models. Derived: connections by provider, providers that serve a bare model id, and the
+    whole pool of the `auto` channels in its total order.
     """
 
     providers: Mapping[str, Provider]
@@ -42,6 +44,7 @@ class Roster:
     overrides: Mapping[tuple[str, str], Override] = field(default_factory=dict)
     keys: Mapping[str, KeyPolicy] = field(default_factory=dict)
     settings: Settings = Settings()
+    synced: Synced = NOTHING_SYNCED
     version: int = 1
     accounts: Mapping[str, tuple[Connection, ...]] = field(init=False)
     serving: Mapping[str, tuple[str, ...]] = field(init=False)
@@ -82,5 +85,6 @@ class Roster:
             provider_class=provider.provider_class,
             account_tier=connection.account_tier,
             facts=facts,
-            economic_tier=economic_tier(facts),
+            economic_tier=economic_tier(facts, model),
+            fitness=fitness_table(model, facts, self.synced),
         )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from decision_service import credentials
 from decision_service.catalog import KnownProvider
+from decision_service.kernel.knowledge.synced import NOTHING_SYNCED
 from decision_service.kernel.model import (
     Combo,
     Connection,
@@ -18,6 +19,7 @@ from decision_service.kernel.model import (
 )
 from decision_service.kernel.roster import Roster
 from decision_service.policy import Known, parse_combo, parse_settings
+from decision_service.roster_source.knowledge import synced
 from decision_service.roster_source.stored import Stored, Surroundings
 from decision_service.store import records
 from service_kit.errors import Reason, ServiceError
@@ -43,6 +45,7 @@ def roster_of(
         overrides={(row.api_key_id, row.channel): _override(row) for row in stored.of(records.OVERRIDES).values()},
         keys={row.id: _key(row) for row in stored.of(records.API_KEYS).values()},
         settings=parse_settings(stored.settings.settings),
+        synced=synced(stored.of(records.KNOWLEDGE).values()) if around.synced else NOTHING_SYNCED,
         version=stored.revision,
     )
 

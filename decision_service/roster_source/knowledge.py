@@ -1,4 +1,4 @@
-"""What is known of providers and models once the operator's word is laid over the catalogue's."""
+"""What is known of providers and models: the operator's word over the catalogue's, and what was synced."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from decision_service.catalog import Catalog, KnownProvider
+from decision_service.kernel.knowledge.synced import BOARDS, CAPABILITIES, Synced
 from decision_service.kernel.model import UNKNOWN_FACTS, ModelFacts, ProviderClass
-from decision_service.store.records import ModelRecord, ProviderRecord
+from decision_service.store.records import KnowledgeRecord, ModelRecord, ProviderRecord
 
 FIELD_OF = {"max_output_tokens": "max_output"}
 
@@ -44,3 +45,10 @@ def overridden(facts: ModelFacts, given: Mapping[str, Any]) -> ModelFacts:
         plain["has"] = frozenset(name for name in names if not name.startswith("-"))
         plain["lacks"] = frozenset(name.removeprefix("-") for name in names if name.startswith("-"))
     return replace(facts, **plain)
+
+
+def synced(kept: Iterable[KnowledgeRecord]) -> Synced:
+    """What outside sources told, as the kernel reads it; a source that is not known here is passed over."""
+    by_source = {record.source: record.known for record in kept}
+    boards = {board: by_source[board] for board in BOARDS if board in by_source}
+    return Synced(boards, by_source.get(CAPABILITIES, {}))

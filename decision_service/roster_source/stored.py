@@ -22,17 +22,22 @@ SHELVES: tuple[Shelf[Any], ...] = (
     records.OVERRIDES,
     records.SETTINGS,
     records.MODELS,
+    records.KNOWLEDGE,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What stands beside the store: the catalogue, the environment, simulated providers, plug-ins."""
+    """What stands beside the store: the catalogue, the environment, simulated providers, plug-ins.
+
+    ``synced``: what outside sources told of models counts, too.
+    """
 
     catalog: Catalog
     environ: Mapping[str, str]
     demo: tuple[KnownProvider, ...] = ()
     routers: frozenset[str] = frozenset()
+    synced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

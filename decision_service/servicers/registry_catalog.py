@@ -139,7 +139,7 @@ def model_out(view: ModelView) -> pb.Model:
         capabilities=capabilities_out(facts),
         hidden=facts.hidden,
         fitness=facts.fitness,
-        economic_tier=economic_tier(facts).value,
+        economic_tier=economic_tier(facts, view.model).value,
         source="operator" if record and record.facts else "catalog",
         etag=etag(record) if record else "",
     )

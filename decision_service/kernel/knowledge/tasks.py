@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
+from decision_service.kernel.knowledge.task_words import CODE_MARKS, TASK_WORDS
+from decision_service.kernel.knowledge.words import lexicon, words_of
 from decision_service.kernel.model import Request
 
 TASK_TYPES = ("coding", "review", "planning", "analysis", "debugging", "documentation")
 DEFAULT_TASK = "default"
-SHORTEST_TEXT = 11
-CODE_MARKS = ("```", "def ", "function(", "#include", "public class ", "=> {", "SELECT ", "</")
+TASKS = (*TASK_TYPES, DEFAULT_TASK)
+TOO_SHORT = 10
+"""Characters; a message of so many or fewer tells nothing."""
 
-# In order of precedence; a word stands between characters that are no letters or digits.
-KEYWORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("coding", ("code", "implement", "function", "class", "script", "program", "refactor", "código", "implementa")),
-    ("debugging", ("debug", "bug", "error", "exception", "traceback", "crash", "fix", "depurar", "perbaiki", "调试")),
-    ("review", ("review", "critique", "feedback", "revisar", "revisión", "tinjau", "审查")),
-    ("planning", ("plan", "roadmap", "design", "architecture", "strategy", "planificar", "rencana", "规划")),
-    ("documentation", ("document", "documentation", "readme", "docstring", "documentar", "dokumentasi", "文档")),
-    ("analysis", ("analyze", "analyse", "analysis", "compare", "evaluate", "analizar", "análisis", "analisis", "分析")),
-)
+PRECEDENCE = tuple(TASK_WORDS)
+LEXICON = lexicon(tuple(TASK_WORDS.values()))
 
 
 def task_type_of(request: Request) -> str:
     """The request's task type; an unknown name reads as none."""
     named = request.task_type.strip().lower()
-    if named in TASK_TYPES or named == DEFAULT_TASK:
+    if named in TASKS:
         return named
     return detect(request.last_user_text)
 
 
 def detect(text: str) -> str:
-    """The task that a message is about, by its words; `default` for short ones and for no match."""
-    if len(text) < SHORTEST_TEXT:
+    """The task that a message is about, by its words; `default` for short ones and where no word tells."""
+    if len(text.strip()) <= TOO_SHORT:
         return DEFAULT_TASK
-    if any(mark in text for mark in CODE_MARKS):
+    words = words_of(text)
+    if any(mark in words.text for mark in CODE_MARKS):
         return "coding"
-    lowered = text.lower()
-    words = set("".join(c if c.isalnum() else " " for c in lowered).split())
-    for task, keywords in KEYWORDS:
-        if any(word in words or (not word.isascii() and word in lowered) for word in keywords):
-            return task
-    return DEFAULT_TASK
+    group = LEXICON.first_group(words)
+    return DEFAULT_TASK if group is None else PRECEDENCE[group]

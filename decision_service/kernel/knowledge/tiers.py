@@ -1,16 +1,26 @@
-"""Economic tiers: what a model costs, in three steps."""
+"""Economic tiers: what a model costs, in three steps. Not the account's tier."""
 
 from __future__ import annotations
 
 from decision_service.kernel.model import EconomicTier, ModelFacts
 
 CHEAP_UP_TO = 1.0
+"""USD per 1M input tokens."""
+
+FREE_LIST = (":free", "-free", "/free")
+"""Ends of model ids, in lower case, that providers give to what costs nothing."""
+
 TIER_RANK = {EconomicTier.FREE: 0, EconomicTier.CHEAP: 1, EconomicTier.PREMIUM: 2}
 
 
-def economic_tier(facts: ModelFacts) -> EconomicTier:
-    """Free at an input price of 0, cheap up to 1 USD per 1M input tokens, else premium; unknown counts as premium."""
+def economic_tier(facts: ModelFacts, model: str = "") -> EconomicTier:
+    """Free when in the free list or at an input price of 0, cheap up to 1 USD per 1M input tokens, else premium.
+
+    An unknown price counts as premium.
+    """
     price = facts.input_price
+    if model.lower().endswith(FREE_LIST):
+        return EconomicTier.FREE
     if price is None:
         return EconomicTier.PREMIUM
     if price <= 0:
