@@ -25,7 +25,7 @@ from decision_service.kernel.live import AccountRecord, Member, TargetRecord
 from decision_service.kernel.model import Outcome, OutcomeClass, QuotaWindow, Refused
 from decision_service.kernel.recall import SESSION_TTL_MS, Good, Pin, displaces
 from decision_service.kernel.state import Batch, Lease, Rotation, RoutingState, Ticket
-from decision_service.kernel.strategies.rotation import counter_place, sticky_limit
+from decision_service.kernel.strategies.rotation import behind, sticky_limit
 
 
 class Reception(StrEnum):
@@ -237,8 +237,7 @@ def _fold_rotation(state: RoutingState, ticket: Ticket, member: Member, outcome:
     current = state.roster.combos.get(ticket.combo.name)
     if fold is None or current is None or current.strategy != ticket.combo.strategy:
         return
-    declared = state.pool(current, current.name, ticket.api_key_id).units
-    if any(unit.key == member.unit_key for unit in declared):
+    if member.unit_key in state.pool(current, current.name, ticket.api_key_id).declared:
         fold(state, ticket, member, ruling)
 
 
@@ -254,10 +253,8 @@ def _fold_round_robin(state: RoutingState, ticket: Ticket, member: Member, rulin
     if successes < limit:
         rotation.batch = Batch(member.unit_key, member.id, successes)
         return
-    declared = state.pool(combo, combo.name, ticket.api_key_id).units
-    served = counter_place(Rotation(member.unit_key), declared)
-    following = declared[(served + 1) % len(declared)]
-    state.rotations[ticket.scope] = Rotation(following.key, following.place)
+    declared = state.pool(combo, combo.name, ticket.api_key_id).declared
+    state.rotations[ticket.scope] = Rotation(*behind(declared[member.unit_key], declared))
 
 
 def _fold_weighted(state: RoutingState, ticket: Ticket, member: Member, ruling: Ruling) -> None:

@@ -60,10 +60,12 @@ class Pool:
     something, ``opened`` the preference filters that would have left nothing. ``flat``: every unit has one member, and
     no candidate stands twice. ``limited``: some step has a limit of live leases of its own. ``weights`` are the combo's
     own, normalised. ``multipliers`` on scores and the ``strategy`` are what a key changes; both empty: nothing.
+    ``declared`` has the places of all units by key, before any filter: rotations run over the same steps whoever asks.
     """
 
     __slots__ = (
         "_sheets",
+        "declared",
         "every",
         "flat",
         "gate",
@@ -100,6 +102,7 @@ class Pool:
         self.strategy = "priority" if override.order else override.strategy
         self.providers = tuple({m.provider.id: m.provider for m in self.members}.values())
         self.flat = len({m.id for m in self.members}) == len(self.members) == len(self.units)
+        self.declared = {key: place for place, key in enumerate(dict.fromkeys(m.unit_key for m in every))}
         self.limited = any(unit.step.max_concurrent for unit in units)
         self.gate = Gate(self.members)
         self._sheets: dict[SheetKey, Sheet] = {}
@@ -107,8 +110,6 @@ class Pool:
             member.place = place
         for place, unit in enumerate(self.units):
             unit.place = place
-            for member in unit.members:
-                member.unit_key = unit.key
 
     def sheet(self, weights: Mapping[str, float], task_type: str, hint: float | None) -> Sheet:
         """The kept scores for these weights, task and hint; only the last few are kept."""
@@ -219,6 +220,9 @@ def compile_pool(combo: Combo, model: str, roster: Roster, key_id: str, records:
     """The pool of a policy for a key."""
     channel_pool = combo.channel is not None or (combo.strategy == "auto" and not combo.steps)
     units = list(_channel_units(roster, records) if channel_pool else _step_units(combo, roster, records))
+    for unit in units:
+        for member in unit.members:
+            member.unit_key = unit.key
     wanted = combo.config.candidate_pool
     if wanted and combo.strategy == "auto":
         units = [unit for unit in units if unit.head.candidate.provider in wanted]

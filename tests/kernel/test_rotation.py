@@ -9,6 +9,7 @@ import pytest
 from decision_service.kernel.health import Breaker
 from decision_service.kernel.model import (
     ComboConfig,
+    KeyPolicy,
     ModelFacts,
     OutcomeClass,
     Settings,
@@ -146,6 +147,35 @@ def test_a_step_listed_twice_has_two_turns() -> None:
     twice: list[Step] = [step("p/m@a", id="one"), step("p/m@a", id="two"), step("q/m@b")]
     over = Rig(roster(FOUR, combo("round-robin", twice, sticky_round_robin_limit=1)))
     assert "".join(first(over) for _ in range(6)) == "ppqppq"
+
+
+def test_the_counter_runs_over_the_steps_as_declared_whoever_asks() -> None:
+    keys = {"k": KeyPolicy("k", allowed_connections=frozenset({"c", "d"}))}
+    over = turning(1, keys=keys)
+    assert first(over) == "p"
+    assert first(over, api_key_id="k") == "r", "it stands at q; the next that this key may use is r"
+    assert first(over) == "r"
+    assert first(over, api_key_id="k") == "s"
+    assert first(over) == "p"
+
+
+def test_a_batch_of_one_key_is_a_batch_of_all() -> None:
+    keys = {"k": KeyPolicy("k", allowed_connections=frozenset({"c", "d"}))}
+    over = turning(2, keys=keys)
+    for _ in range(2):
+        assert first(over, api_key_id="k") == "r"
+        served(over)
+    assert ids(over.ask())[0] == "s/m@d"
+
+
+def test_a_key_that_may_use_the_name_of_the_combo_alone_fills_batches_too() -> None:
+    keys = {"k": KeyPolicy("k", allowed_models=("combo/combo",))}
+    over = turning(1, keys=keys)
+    over.state.change_roster(roster(FOUR, combo("round-robin", FOUR, sticky_round_robin_limit=2), keys=keys))
+    for _ in range(2):
+        assert first(over, model="combo/combo", api_key_id="k") == "p"
+        served(over)
+    assert first(over) == "q"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from decision_service.kernel.draft import Ask, Draft, DropBatch, PinUnit, TurnRotation
 from decision_service.kernel.model import ComboConfig, Settings
 from decision_service.kernel.pool import Unit
@@ -62,28 +64,30 @@ def sticky_limit(config: ComboConfig, settings: Settings) -> int:
 
 
 def round_robin(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
-    declared = ask.pool.units
+    declared = ask.pool.declared
     rotation = ask.state.rotations.get(ask.scope) or Rotation()
     start = counter_place(rotation, declared)
     limit = sticky_limit(ask.combo.config, ask.state.roster.settings)
     draft.reason = "next in rotation"
     if limit == 1:
-        following = declared[(start + 1) % len(declared)]
-        draft.effects.append(TurnRotation(ask.scope, following.key, following.place))
+        draft.effects.append(TurnRotation(ask.scope, *behind(start, declared)))
     elif (batch := rotation.batch) is not None:
         serving = next((unit for unit in units if unit.key == batch.step), None)
         if serving is None:
             draft.effects.append(DropBatch(ask.scope))
         else:
-            start = serving.place
+            start = declared[serving.key]
             serving.members.sort(key=lambda m: m.id != batch.member)
             draft.reason = "serving its batch"
-    return sorted(units, key=lambda unit: (unit.place - start) % len(declared))
+    return sorted(units, key=lambda unit: (declared[unit.key] - start) % len(declared))
 
 
-def counter_place(rotation: Rotation, declared: tuple[Unit, ...]) -> int:
+def counter_place(rotation: Rotation, declared: Mapping[str, int]) -> int:
     """Where a rotation stands among the declared units; a unit that is gone gives way to the one now in its place."""
-    for unit in declared:
-        if unit.key == rotation.step:
-            return unit.place
-    return rotation.index % len(declared)
+    return declared.get(rotation.step, rotation.index % len(declared))
+
+
+def behind(place: int, declared: Mapping[str, int]) -> tuple[str, int]:
+    """Key and place of the declared unit behind one."""
+    following = (place + 1) % len(declared)
+    return tuple(declared)[following], following
