@@ -30,6 +30,8 @@ SHEETS_KEPT = 16
 NO_OVERRIDE = Override()
 SheetKey = tuple[int, str, float | None]
 ALWAYS_EXPANDED = frozenset({"auto", "reset-aware", "reset-window", "headroom", "quota-weighted"})
+# Under these a candidate is one choice, by however many steps it comes.
+ONCE_EACH = ALWAYS_EXPANDED | {"random", "lkgp"}
 CHANNEL_STEP = Step("")
 
 
@@ -178,6 +180,14 @@ def _step_units(combo: Combo, roster: Roster, records: RecordsOf) -> Iterable[Un
             yield Unit(step, members, step.id)
 
 
+def _once(units: Iterable[Unit]) -> list[Unit]:
+    """Each choice of candidates at its first place."""
+    first: dict[tuple[str, ...], Unit] = {}
+    for unit in units:
+        first.setdefault(tuple(member.id for member in unit.members), unit)
+    return list(first.values())
+
+
 Filter = tuple[str, Callable[[Member], str | None]]
 
 
@@ -220,6 +230,8 @@ def compile_pool(combo: Combo, model: str, roster: Roster, key_id: str, records:
     """The pool of a policy for a key."""
     channel_pool = combo.channel is not None or (combo.strategy == "auto" and not combo.steps)
     units = list(_channel_units(roster, records) if channel_pool else _step_units(combo, roster, records))
+    if combo.strategy in ONCE_EACH:
+        units = _once(units)
     for unit in units:
         for member in unit.members:
             member.unit_key = unit.key
