@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.text import Text
 
 from omnictl.connecting import duration
-from omnictl.printing import dollars, plain, show_pairs, show_rows, show_table
+from omnictl.pool import stopped
+from omnictl.printing import dollars, plain, say, show_pairs, show_table, width
 from omniroute.decision.v1 import decision_pb2 as pb
 
 TOLD_FACTORS = 3
-POOL_COLUMNS: Mapping[str, Callable[[pb.CandidateView], Any]] = {
-    "candidate": lambda view: view.candidate,
-    "reachable": lambda view: "yes" if view.reachable else stopped(view.rejection),
-    "tier": lambda view: view.economic_tier,
-    "window": lambda view: view.context_window or None,
-    "max output": lambda view: view.max_output_tokens or None,
-    "input USD/1M": lambda view: view.input_price if view.HasField("input_price") else None,
-    "output USD/1M": lambda view: view.output_price if view.HasField("output_price") else None,
-    "breaker": lambda view: view.breaker,
-    "in flight": lambda view: view.in_flight,
-}
+FACTOR_WIDTH = 13  # of the longest part of a name, and the gap
+LEAST_FACTORS = 2
 
 
 def show_head(decision: pb.DecideResponse) -> None:
@@ -87,17 +79,6 @@ def show_trace(trace: pb.Trace, *, factors: bool) -> None:
     )
 
 
-def show_pool(pool: pb.ListCandidatesResponse) -> None:
-    """Every candidate of a pool, and what stops it now."""
-    show_rows(pool.candidates, POOL_COLUMNS, as_json=False, empty=f"The pool of {pool.combo} is empty.")
-
-
-def stopped(rejection: pb.Rejection) -> str:
-    """Why a candidate is out, and for how long."""
-    wait = f", for {duration(rejection.until_ms)}" if rejection.HasField("until_ms") else ""
-    return f"{rejection.filter}: {rejection.reason}{wait}"
-
-
 def _score(row: pb.CandidateTrace) -> float | None:
     return row.score if row.HasField("score") else None
 
@@ -119,16 +100,19 @@ def _largest(parts: Mapping[str, float], count: int) -> str:
 
 
 def _show_factors(trace: pb.Trace) -> None:
-    """One column a factor, its weight in the first row."""
+    """One column a factor, its weight in the first row; in as many tables as the terminal's width asks for."""
     scored = [row for row in trace.candidates if row.factors]
-    names = list(trace.weights) or sorted(scored[0].factors if scored else ())
-    names.sort(key=lambda name: (-trace.weights[name], name))
-    rows: list[tuple[Any, ...]] = [("weight", *(trace.weights[name] for name in names))]
-    rows += [(row.candidate, *(row.factors[name] for name in names)) for row in scored]
-    columns = ("factor", *(_stacked(name) for name in names))
-    show_table(columns, rows if scored else [], empty="This strategy does not score.")
+    names = sorted(trace.weights if scored else (), key=lambda name: (-trace.weights[name], name))
+    if not scored:
+        say("This strategy does not score.")
+    id_width = max((len(row.candidate) for row in scored), default=0)
+    side_by_side = max(LEAST_FACTORS, (width() - id_width) // FACTOR_WIDTH)
+    for some in (names[at : at + side_by_side] for at in range(0, len(names), side_by_side)):
+        rows: list[tuple[Any, ...]] = [("weight", *(trace.weights[name] for name in some))]
+        rows += [(row.candidate, *(row.factors[name] for name in some)) for row in scored]
+        show_table(("factor", *map(_stacked, some)), rows, empty="")
 
 
 def _stacked(name: str) -> str:
-    """``cache`` over ``Affinity``: sixteen columns have to stand side by side."""
+    """``cache`` over ``Affinity``: many columns have to stand side by side."""
     return "".join(f"\n{char}" if char.isupper() else char for char in name)

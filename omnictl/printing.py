@@ -92,7 +92,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty: 
         if empty:
             say(empty)
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for place, name in enumerate(columns):
         numbers = all(isinstance(row[place], int | float | None) for row in rows)
         table.add_column(name, justify="right" if numbers else "left", overflow="fold")
@@ -125,6 +125,11 @@ def say(text: str) -> None:
     """A text, line by line."""
     for line in text.split("\n"):
         _print(Text(printable(line)))
+
+
+def width() -> int:
+    """Columns that there are."""
+    return Console().width if sys.stdout.isatty() else WIDE
 
 
 def _print(what: RenderableType) -> None:

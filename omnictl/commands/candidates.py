@@ -8,8 +8,8 @@ import typer
 
 from omnictl.asking import ModelArgument
 from omnictl.connecting import connect
-from omnictl.decisions import show_pool
 from omnictl.options import Remote, spread
+from omnictl.pool import show_pool
 from omnictl.printing import show_json
 from omniroute.decision.v1 import decision_pb2 as pb
 from omniroute.decision.v1 import decision_pb2_grpc

@@ -8,8 +8,9 @@ import typer
 
 from omnictl.asking import Asked, ModelArgument
 from omnictl.connecting import connect, refusal
-from omnictl.decisions import show_head, show_pool, show_trace
+from omnictl.decisions import show_head, show_trace
 from omnictl.options import Remote, spread
+from omnictl.pool import show_pool
 from omnictl.printing import show_json
 from omniroute.decision.v1 import decision_pb2 as pb
 from omniroute.decision.v1 import decision_pb2_grpc

@@ -166,7 +166,7 @@ def test_a_pool_is_listed_with_prices_and_windows(omnictl: Omnictl) -> None:
     assert all(row["reachable"] for row in rows)
     people = omnictl("candidates", "auto").out
     (line,) = [line for line in people.splitlines() if line.startswith(BIG)]
-    assert line.split() == [BIG, "yes", "premium", "128000", "16384", "2.5", "10", "CLOSED", "0"]
+    assert line.split() == [BIG, "yes", "premium", "128k", "/", "16.4k", "2.5", "/", "10", "0"]
 
 
 @pytest.mark.parametrize(
