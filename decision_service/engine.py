@@ -23,7 +23,7 @@ from decision_service.kernel.model import DAY, HOUR, Outcome, OutcomeClass, Refu
 from decision_service.kernel.observe import Reception, observe, observe_unknown, place_of
 from decision_service.kernel.roster import Roster
 from decision_service.kernel.state import RoutingState, Ticket
-from decision_service.persistence import dump, load
+from decision_service.persistence import SEPARATOR, STORED_SEPARATOR, dump, load, stored_key
 from service_kit.clock import Clock
 from service_kit.errors import Reason, ServiceError
 from service_kit.metrics import REGISTRY
@@ -226,14 +226,14 @@ class Engine:
         stored = self.journal.load_states()
         unreadable = load(self.state, ((row.kind, row.key, (row.state or "").encode()) for row in stored))
         for kind, key in unreadable:
-            LOG.error("state_unreadable", kind=kind, key=key.replace("\0", " "))
+            LOG.error("state_unreadable", kind=kind, key=key.replace(STORED_SEPARATOR, " "))
         saved_at = {row.key: row.updated_at for row in stored if row.kind == STATISTICS}
         last_save = max(saved_at.values(), default=0)
         self._now = max(self._now, last_save + 1)
         with self.journal.outcomes(max(self.now() - DAY, last_save - REPLAY_MARGIN_MS)) as outcomes:
             for row in outcomes:
-                key = f"{row.provider}\0{row.connection_id}\0{row.model}"
-                if row.at > saved_at.get(key, 0):
+                key = SEPARATOR.join((row.provider, row.connection_id, row.model))
+                if row.at > saved_at.get(stored_key(key), 0):
                     observe_unknown(self.state, _outcome_of(row), row.at)
 
 

@@ -16,6 +16,7 @@ from decision_service.kernel.state import RoutingState
 from decision_service.kernel.statistics import TargetStatistics
 
 SEPARATOR = "\0"
+STORED_SEPARATOR = "\x1f"  # PostgreSQL keeps no NUL in a text
 Row = tuple[str, str, bytes]
 
 
@@ -109,7 +110,12 @@ KINDS: Mapping[str, tuple[Dump, Load]] = MappingProxyType(
 
 def dump(state: RoutingState, touched: Iterable[tuple[str, str]]) -> list[Row]:
     """The rows of these records as they are now."""
-    return [(kind, key, orjson.dumps(KINDS[kind][0](state, key))) for kind, key in touched]
+    return [(kind, stored_key(key), orjson.dumps(KINDS[kind][0](state, key))) for kind, key in touched]
+
+
+def stored_key(key: str) -> str:
+    """The key of a record as it is in its row."""
+    return key.replace(SEPARATOR, STORED_SEPARATOR)
 
 
 def load(state: RoutingState, rows: Iterable[Row]) -> list[tuple[str, str]]:
@@ -117,7 +123,7 @@ def load(state: RoutingState, rows: Iterable[Row]) -> list[tuple[str, str]]:
     unreadable = []
     for kind, key, text in rows:
         try:
-            KINDS[kind][1](state, key, orjson.loads(text))
+            KINDS[kind][1](state, key.replace(STORED_SEPARATOR, SEPARATOR), orjson.loads(text))
         except (KeyError, TypeError, ValueError, IndexError):
             unreadable.append((kind, key))
     return unreadable

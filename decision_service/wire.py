@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from math import isfinite
 
@@ -20,6 +21,7 @@ from service_kit.errors import ServiceError, invalid
 
 MAX_MODEL, MAX_ID, MAX_SESSION, MAX_CACHE_KEY, MAX_TEXT, MAX_SUMMARY = 512, 128, 256, 256, 16_000, 32 * 1024
 MAX_MS = 2**32 - 1
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 OPERATIONS = {
     pb.OPERATION_UNSPECIFIED: model.Operation.CHAT,
@@ -40,6 +42,13 @@ def bounded(field: str, value: str, most: int) -> str:
     return value
 
 
+def named(field: str, value: str, most: int) -> str:
+    """A name of at most so many characters, none of them a control character; raises INVALID_FIELD."""
+    if CONTROL.search(value):
+        raise invalid(field, "a text with a control character", f"at most {most} characters without any")
+    return bounded(field, value, most)
+
+
 def request_in(request: pb.DecideRequest) -> model.Request:
     """A request as the kernel knows it; raises INVALID_FIELD."""
     if not request.model:
@@ -51,9 +60,9 @@ def request_in(request: pb.DecideRequest) -> model.Request:
     if specificity is not None and not 0.0 <= specificity <= 100.0:
         raise invalid("features.specificity", str(specificity), "a number from 0 to 100")
     return model.Request(
-        model=bounded("model", request.model, MAX_MODEL),
-        api_key_id=bounded("api_key_id", request.api_key_id, MAX_ID),
-        session_id=bounded("session_id", request.session_id, MAX_SESSION),
+        model=named("model", request.model, MAX_MODEL),
+        api_key_id=named("api_key_id", request.api_key_id, MAX_ID),
+        session_id=named("session_id", request.session_id, MAX_SESSION),
         session_explicit=request.session_explicit,
         operation=OPERATIONS[f.operation],
         input_tokens=f.input_tokens,
@@ -202,10 +211,10 @@ def outcome_in(outcome: pb.Outcome, now: int) -> model.Outcome:
         raise invalid("outcome_class", str(outcome.outcome_class), "one of OutcomeClass but UNSPECIFIED")
     at = instant_in(outcome.at) if outcome.HasField("at") else None
     return model.Outcome(
-        decision_id=bounded("decision_id", outcome.decision_id, MAX_ID),
+        decision_id=named("decision_id", outcome.decision_id, MAX_ID),
         attempt=outcome.attempt,
-        target_id=bounded("target_id", outcome.target_id, MAX_ID),
-        next_target_id=bounded("next_target_id", outcome.next_target_id, MAX_ID),
+        target_id=named("target_id", outcome.target_id, MAX_ID),
+        next_target_id=named("next_target_id", outcome.next_target_id, MAX_ID),
         outcome_class=OUTCOMES[outcome.outcome_class],
         at=at if at is not None and 0 < at < now else now,
         http_status=outcome.http_status,
@@ -221,10 +230,10 @@ def outcome_in(outcome: pb.Outcome, now: int) -> model.Outcome:
         final=outcome.final,
         usage_estimated=outcome.usage_estimated,
         quota=tuple(_windows_in(outcome.quota)),
-        provider=bounded("provider", outcome.provider, MAX_ID),
-        model=bounded("model", outcome.model, MAX_MODEL),
-        connection=bounded("connection_id", outcome.connection_id, MAX_ID),
-        api_key_id=bounded("api_key_id", outcome.api_key_id, MAX_ID),
+        provider=named("provider", outcome.provider, MAX_ID),
+        model=named("model", outcome.model, MAX_MODEL),
+        connection=named("connection_id", outcome.connection_id, MAX_ID),
+        api_key_id=named("api_key_id", outcome.api_key_id, MAX_ID),
         hand_off_summary=bounded("hand_off_summary", outcome.hand_off_summary, MAX_SUMMARY),
     )
 

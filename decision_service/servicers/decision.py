@@ -40,7 +40,7 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
     def Decide(self, request: pb.DecideRequest, context: Context) -> pb.DecideResponse:
         if not request.request_id:
             return self._decide(request)
-        wire.bounded("request_id", request.request_id, wire.MAX_ID)
+        wire.named("request_id", request.request_id, wire.MAX_ID)
         caller, now = _caller(context), self._engine.now()
         response = self._repeats.find(caller, request, now)
         if response is None:

@@ -199,3 +199,13 @@ async def test_controls_that_make_no_sense_are_ignored_and_named(service: Client
     )
     decision = await service.decide(model, controls=controls)
     assert set(decision.ignored_controls) == {"mode", "budget_usd", "budget_fallback", "effort"}
+
+
+@pytest.mark.parametrize("field", ["model", "request_id", "api_key_id", "session_id"])
+@pytest.mark.parametrize("character", ["\0", "\x1f", "\n", "\x7f"])
+async def test_a_control_character_is_in_no_name(service: Client, field: str, character: str) -> None:
+    model = await service.add_target("ant")
+    told = await refused(service.decide(**{"model": model, field: f"ant/a{character}b"}))
+    assert (told.reason, told.field) == ("INVALID_FIELD", field)
+    assert character not in told.message
+    assert "control character" in told.message

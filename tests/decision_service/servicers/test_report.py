@@ -63,6 +63,8 @@ REJECTED: dict[str, dict[str, Any]] = {
     "outcome_class": {"outcome_class": 99},
     "finish_reason": {"finish_reason": "x" * 129},
     "provider": {"provider": "x" * 129},
+    "connection_id": {"connection_id": "a\0b"},
+    "model": {"model": "a\x1fb"},
     "hand_off_summary": {"hand_off_summary": "x" * (32 * 1024 + 1)},
 }
 

@@ -21,7 +21,7 @@ SERVICES = [
 
 
 async def test_every_service_is_healthy(service: Client) -> None:
-    health = health_pb2_grpc.HealthStub(service.channel)
+    health: Any = health_pb2_grpc.HealthStub(service.channel)
     for name in ("", *SERVICES):
         answer = await health.Check(health_pb2.HealthCheckRequest(service=name), timeout=LIMIT_S)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING, name
@@ -30,7 +30,8 @@ async def test_every_service_is_healthy(service: Client) -> None:
 
 
 async def test_every_service_can_be_found_by_reflection(service: Client) -> None:
-    reflection = reflection_pb2_grpc.ServerReflectionStub(service.channel)
+    channel: Any = service.channel
+    reflection: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
     asked = [
         reflection_pb2.ServerReflectionRequest(list_services=""),
         *(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name) for name in SERVICES),
