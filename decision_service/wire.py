@@ -13,6 +13,7 @@ from decision_service.kernel.decide import Decision
 from decision_service.kernel.factors import FACTORS, Scene
 from decision_service.kernel.live import Member
 from decision_service.kernel.observe import target_id_of
+from decision_service.kernel.plan import Call, Plan
 from decision_service.kernel.pricing import estimate
 from decision_service.kernel.scoring import breakdown
 from decision_service.roster_source.snapshot import Endpoint
@@ -117,34 +118,79 @@ def decision_out(
     return response
 
 
-def _plan_out(plan: pb.Plan, decision: Decision, endpoints: Endpoints) -> None:
-    config, scores = decision.combo.config, decision.draft.scores
-    plan.shape = SHAPES[decision.shape]
-    plan.retry.max_attempts = config.max_attempts
-    plan.retry.max_retries = config.max_retries
-    add = plan.targets.add
-    for place, member in enumerate(decision.chain):
-        candidate = member.candidate
-        endpoint = endpoints.get(candidate.connection, NO_ENDPOINT)
-        facts = candidate.facts
-        add(
-            target_id=target_id_of(place),
-            step_id=member.step.id,
-            provider=candidate.provider,
-            model=candidate.model,
-            connection_id=candidate.connection,
-            dialect=endpoint.dialect,
-            base_url=endpoint.base_url,
-            timeout_ms=decision.timeouts[place],
-            probe=decision.probe and not place,
-            prompt=member.step.prompt,
-            score=scores.get(member.id, 0.0),
-            estimated_cost_usd=estimate(candidate, decision.request),
-            input_price=facts.input_price,
-            output_price=facts.output_price,
-            cached_input_price=facts.cached_input_price,
-            context_window=facts.context_window or 0,
-        )
+def _plan_out(message: pb.Plan, decision: Decision, endpoints: Endpoints) -> None:
+    plan = decision.plan
+    writer = _TargetWriter(decision, endpoints)
+    if plan is None:
+        message.shape = pb.Plan.SHAPE_SINGLE
+        for place, member in enumerate(decision.chain):
+            writer.write(message.targets.add(), target_id_of(place), member, place)
+    else:
+        _shape_out(message, plan, writer, {call.id: place for place, call in enumerate(plan.calls)})
+    config = decision.combo.config
+    message.retry.max_attempts, message.retry.max_retries = config.max_attempts, config.max_retries
+    if decision.hand_off is not None:
+        message.hand_off.summary = decision.hand_off.summary
+        message.hand_off.summarize = decision.hand_off.summarize
+        if decision.hand_off.summarizer is not None:
+            writer.write(message.hand_off.summarizer, "summary", decision.hand_off.summarizer, 0)
+
+
+def _shape_out(message: pb.Plan, plan: Plan, writer: _TargetWriter, places: Mapping[str, int]) -> None:
+    message.shape = SHAPES[plan.shape]
+    for call in plan.panel:
+        target = message.steps.add().target if plan.shape is model.Shape.PIPELINE else message.targets.add()
+        _call_out(target, call, writer, places)
+    config = writer.decision.combo.config
+    if plan.judge is not None:
+        _call_out(message.judge, plan.judge, writer, places)
+        message.fusion.min_panel = max(2, min(config.fusion.min_panel, len(plan.panel)))
+        message.fusion.straggler_grace_ms = config.fusion.straggler_grace_ms
+        message.fusion.panel_hard_timeout_ms = config.fusion.panel_hard_timeout_ms
+    if plan.shape is model.Shape.AGENTIC:
+        message.agentic.max_tool_rounds = config.max_tool_rounds
+
+
+def _call_out(target: pb.Target, call: Call, writer: _TargetWriter, places: Mapping[str, int]) -> None:
+    if call.nested is not None:
+        target.target_id = call.id
+        _shape_out(target.nested, call.nested, writer, places)
+        return
+    writer.write(target, call.id, call.member, places[call.id])
+    for fallback in call.fallbacks:
+        writer.write(target.fallbacks.add(), fallback.id, fallback.member, places[fallback.id])
+
+
+class _TargetWriter:
+    """Writes targets of one decision."""
+
+    def __init__(self, decision: Decision, endpoints: Endpoints) -> None:
+        self.decision = decision
+        self._endpoints = endpoints
+        self._scores = decision.draft.scores
+
+    def write(self, target: pb.Target, target_id: str, member: Member, place: int) -> None:
+        candidate, facts = member.candidate, member.candidate.facts
+        endpoint = self._endpoints.get(candidate.connection, NO_ENDPOINT)
+        target.target_id = target_id
+        target.step_id = member.step.id
+        target.provider = candidate.provider
+        target.model = candidate.model
+        target.connection_id = candidate.connection
+        target.dialect = endpoint.dialect
+        target.base_url = endpoint.base_url
+        target.timeout_ms = self.decision.timeouts[place]
+        target.probe = self.decision.probe and not place
+        target.prompt = member.step.prompt
+        target.score = self._scores.get(member.id, 0.0)
+        target.estimated_cost_usd = estimate(candidate, self.decision.request)
+        target.context_window = facts.context_window or 0
+        if facts.input_price is not None:
+            target.input_price = facts.input_price
+        if facts.output_price is not None:
+            target.output_price = facts.output_price
+        if facts.cached_input_price is not None:
+            target.cached_input_price = facts.cached_input_price
 
 
 def _trace_out(trace: pb.Trace, decision: Decision) -> None:

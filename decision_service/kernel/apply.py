@@ -8,11 +8,20 @@ from types import MappingProxyType
 from typing import Any
 
 from decision_service.kernel.decide import Decision
-from decision_service.kernel.draft import Advance, DropBatch, Exclude, PinUnit, Readmit, TurnRotation
+from decision_service.kernel.draft import (
+    Advance,
+    DealCard,
+    DropBatch,
+    Exclude,
+    PinUnit,
+    Readmit,
+    SettleDeficits,
+    TurnRotation,
+)
 from decision_service.kernel.health import Phase, grant_probe, readmit, start_exclusion, withdraw_probe
-from decision_service.kernel.model import MINUTE, SECOND, ProviderClass
-from decision_service.kernel.recall import good_key, pin_key, remembers_good
-from decision_service.kernel.state import TICKETS_KEPT, Batch, Lease, Rotation, RoutingState, Ticket
+from decision_service.kernel.model import MINUTE, SECOND, Combo, ProviderClass, Request
+from decision_service.kernel.recall import SESSION_TTL_MS, good_key, pin_key, remembers_good, summary_key
+from decision_service.kernel.state import TICKETS_KEPT, Batch, Deck, Lease, Rotation, RoutingState, Ticket
 
 PROBE_GRACE_MS = 30 * SECOND
 SESSION_LEASE_MS = 10 * MINUTE
@@ -36,13 +45,17 @@ def commit(state: RoutingState, decision: Decision, decision_id: str) -> Ticket:
         session_id=decision.request.session_id,
         chain=decision.chain,
         timeouts=decision.timeouts,
+        plan=decision.plan,
         pin_key=pin_key(decision.request),
         good_key=good_key(decision.request, decision.combo) if remembers_good(decision.combo) else None,
         explored=decision.draft.scores if decision.draft.exploration else None,
     )
     state.tickets[decision_id] = ticket
     state.schedule(ticket.expires_at, decision_id)
-    open_lease(state, ticket, 0, now, probing=decision.probe)
+    for place in decision.plan.first if decision.plan else (0,):
+        open_lease(state, ticket, place, now, probing=True)
+    if decision.hand_off is not None and decision.hand_off.summary:
+        keep_summary(state, decision.request, decision.combo, now)
     if len(state.tickets) > TICKETS_KEPT:
         _, oldest = state.tickets.popitem(last=False)
         end_ticket(state, oldest)
@@ -65,6 +78,18 @@ def _pin_unit(state: RoutingState, effect: PinUnit, now: int) -> None:
     state.rotations.setdefault(effect.scope, Rotation()).batch = Batch(effect.unit, "", 0)
 
 
+def _deal_card(state: RoutingState, effect: DealCard, now: int) -> None:
+    deck = state.decks.setdefault(effect.scope, Deck())
+    if effect.anew:
+        deck.dealt.clear()
+    deck.dealt.add(effect.unit)
+    deck.last = effect.unit
+
+
+def _settle_deficits(state: RoutingState, effect: SettleDeficits, now: int) -> None:
+    state.deficits[effect.scope] = effect.deficits
+
+
 def _exclude(state: RoutingState, effect: Exclude, now: int) -> None:
     key = (effect.scope, effect.candidate)
     state.exclusions[key] = start_exclusion(state.exclusion(*key), now)
@@ -83,17 +108,32 @@ _EFFECTS: Mapping[type, Callable[[RoutingState, Any, int], None]] = MappingProxy
         TurnRotation: _turn_rotation,
         DropBatch: _drop_batch,
         PinUnit: _pin_unit,
+        DealCard: _deal_card,
+        SettleDeficits: _settle_deficits,
         Exclude: _exclude,
         Readmit: _readmit,
     }
 )
 
 
-def open_lease(state: RoutingState, ticket: Ticket, place: int, now: int, *, probing: bool = False) -> None:
-    """A call of a decision begins: one in-flight slot, and the probe permits that it is due."""
+def keep_summary(state: RoutingState, request: Request, combo: Combo, now: int) -> None:
+    """A summary that is used is kept for longer."""
+    key = summary_key(request, combo)
+    summary = state.summaries.get(key) if key else None
+    if key and summary is not None:
+        state.summaries.put(key, replace(summary, until=now + SESSION_TTL_MS))
+
+
+def open_lease(
+    state: RoutingState, ticket: Ticket, place: int, now: int, *, after: int = 0, probing: bool = False
+) -> None:
+    """A call of a decision begins: one in-flight slot, and the probe permits that it is due.
+
+    ``after`` is the attempt whose end it begins at. Only a decision's first calls are ``probing`` half-open breakers.
+    """
     member = ticket.chain[place]
     account = member.account
-    lease = ticket.leases[place] = Lease(member, place, state.seq, ticket.latest)
+    lease = ticket.leases[place] = Lease(member, place, state.seq, after)
     account.in_flight += 1
     if account.in_flight == 1:
         account.log.note(account)

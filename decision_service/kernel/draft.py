@@ -60,7 +60,24 @@ class Readmit:
     candidate: str
 
 
-Effect = Advance | TurnRotation | DropBatch | PinUnit | Exclude | Readmit
+@dataclass(frozen=True, slots=True)
+class DealCard:
+    """A card leaves the deck of a scope; ``anew``: the first of a new cycle."""
+
+    scope: str
+    unit: str
+    anew: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SettleDeficits:
+    """The deficits of a scope after a round; units that are not named start at 0 when they return."""
+
+    scope: str
+    deficits: Mapping[str, float]
+
+
+Effect = Advance | TurnRotation | DropBatch | PinUnit | Exclude | Readmit | DealCard | SettleDeficits
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +85,7 @@ class Ask:
     """One question to a strategy. ``scope`` names the policy in rotations, counters and exclusions.
 
     ``pin`` is where the conversation was served last; None: nowhere, or stickiness is off. ``advice`` is what a remote
-    router answered, if one was asked.
+    router answered, if one was asked. ``trail`` names the combos that led to this one.
     """
 
     state: RoutingState
@@ -81,6 +98,12 @@ class Ask:
     incident: bool
     pin: Pin | None = None
     advice: Advice | None = None
+    trail: tuple[str, ...] = ()
+
+    @property
+    def floor(self) -> int:
+        """The smallest context window that client or policy asks for, tokens."""
+        return max(self.wishes.min_context, self.combo.config.min_context_window or 0)
 
 
 @dataclass(slots=True)

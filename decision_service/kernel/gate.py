@@ -44,6 +44,11 @@ class Gate:
                     stops[place] = stop
         return stops
 
+    def any_troubled(self, log: ChangeLog) -> bool:
+        """Something is on record of some member."""
+        self._sync(log)
+        return bool(self._troubled)
+
     def _sync(self, log: ChangeLog) -> None:
         changed = None if self._seen is None else log.since(self._seen)
         if changed is None:

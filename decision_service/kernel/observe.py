@@ -23,7 +23,7 @@ from decision_service.kernel.health import (
 )
 from decision_service.kernel.live import AccountRecord, Member, TargetRecord
 from decision_service.kernel.model import Outcome, OutcomeClass, QuotaWindow, Refused
-from decision_service.kernel.recall import SESSION_TTL_MS, Good, Pin, displaces
+from decision_service.kernel.recall import SESSION_TTL_MS, Good, Pin, Summary, displaces
 from decision_service.kernel.state import Batch, Lease, Rotation, RoutingState, Ticket
 from decision_service.kernel.strategies.rotation import behind, sticky_limit
 
@@ -47,7 +47,7 @@ def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
     if outcome.attempt in ticket.applied:
         return Reception.DUPLICATE
     place = place_of(ticket, outcome.target_id)
-    following = place_of(ticket, outcome.next_target_id, "next_target_id") if outcome.next_target_id else place + 1
+    named = place_of(ticket, outcome.next_target_id, "next_target_id") if outcome.next_target_id else None
     state.seq += 1
     ticket.applied.add(outcome.attempt)
     member = ticket.chain[place]
@@ -61,9 +61,15 @@ def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
         if moves:
             _fold_machines(state, ticket, member, outcome, ruling, lease.seq if lease else ticket.seq, now)
     _fold_rotation(state, ticket, member, outcome, ruling)
+    _remember(state, ticket, place, ruling, now)
+    if outcome.hand_off_summary and ticket.session_id:
+        key = (ticket.api_key_id, ticket.combo.name, ticket.session_id)
+        candidate = member.candidate
+        until = now + SESSION_TTL_MS
+        state.summaries.put(key, Summary(outcome.hand_off_summary, candidate.provider, candidate.connection, until))
     if lease is not None:
         close_lease(state, ticket, place)
-    _move_lease(state, ticket, outcome, following, now)
+    _move_lease(state, ticket, outcome, named if named is not None else ticket.following(place), now)
     return Reception.ACCEPTED
 
 
@@ -123,9 +129,10 @@ def observe_unknown(state: RoutingState, outcome: Outcome, now: int) -> None:
 
 def place_of(ticket: Ticket, target_id: str, field: str = "target_id") -> int:
     """The place in the plan that a target id names. Raises Refused, naming the field that it came in."""
-    if target_id.isdecimal() and 1 <= int(target_id) <= len(ticket.chain):
-        return int(target_id) - 1
-    raise Refused("INVALID_FIELD", f"{field}: {target_id!r} is not in the plan of {ticket.id}", field=field)
+    place = ticket.place_of(target_id)
+    if place is None:
+        raise Refused("INVALID_FIELD", f"{field}: {target_id!r} is not in the plan of {ticket.id}", field=field)
+    return place
 
 
 def target_id_of(place: int) -> str:
@@ -271,15 +278,18 @@ def _fold_weighted(state: RoutingState, ticket: Ticket, member: Member, ruling: 
 _ROTATIONS = {"round-robin": _fold_round_robin, "weighted": _fold_weighted}
 
 
-def _move_lease(state: RoutingState, ticket: Ticket, outcome: Outcome, following: int, now: int) -> None:
-    """A later attempt's end moves the chain on, a final one ends the decision."""
-    if ticket.over or outcome.attempt < ticket.latest:
+def _move_lease(state: RoutingState, ticket: Ticket, outcome: Outcome, following: int | None, now: int) -> None:
+    """The end of an attempt moves its chain on; a final one ends the decision."""
+    success = outcome.outcome_class is OutcomeClass.SUCCESS
+    single = ticket.plan is None
+    if ticket.over or (single and outcome.attempt < ticket.latest):
         return
-    ticket.latest = outcome.attempt
-    ends = outcome.final or outcome.outcome_class in (OutcomeClass.SUCCESS, OutcomeClass.CLIENT_CANCELLED)
-    for other in list(ticket.leases):
-        close_lease(state, ticket, other)
-    if ends or following >= len(ticket.chain):
+    ticket.latest = max(ticket.latest, outcome.attempt)
+    if single:
+        for other in list(ticket.leases):
+            close_lease(state, ticket, other)
+    gone = outcome.outcome_class is OutcomeClass.CLIENT_CANCELLED
+    if outcome.final or gone or (single and (success or following is None)):
         end_ticket(state, ticket)
-    else:
-        open_lease(state, ticket, following, now)
+    elif following is not None and following not in ticket.leases and (outcome.next_target_id or not success):
+        open_lease(state, ticket, following, now, after=outcome.attempt)

@@ -27,6 +27,7 @@ from decision_service.kernel.sheet import Sheet
 from decision_service.kernel.weights import normalised, shares
 
 SHEETS_KEPT = 16
+EXTRA = "extra"
 NO_OVERRIDE = Override()
 SheetKey = tuple[int, str, float | None]
 ALWAYS_EXPANDED = frozenset({"auto", "reset-aware", "reset-window", "headroom", "quota-weighted"})
@@ -62,6 +63,7 @@ class Pool:
     something, ``opened`` the preference filters that would have left nothing. ``flat``: every unit has one member, and
     no candidate stands twice. ``limited``: some step has a limit of live leases of its own. ``weights`` are the combo's
     own, normalised. ``multipliers`` on scores and the ``strategy`` are what a key changes; both empty: nothing.
+    ``panel`` is the units with the combos that a fusion refers to; ``extras`` are a judge or a summariser beside them.
     ``declared`` has the places of all units by key, before any filter: rotations run over the same steps whoever asks.
     """
 
@@ -69,12 +71,14 @@ class Pool:
         "_sheets",
         "declared",
         "every",
+        "extras",
         "flat",
         "gate",
         "limited",
         "members",
         "multipliers",
         "opened",
+        "panel",
         "policy_filters",
         "providers",
         "rejected",
@@ -92,10 +96,13 @@ class Pool:
         opened: Sequence[str],
         weights: Mapping[str, float] | None = None,
         override: Override = NO_OVERRIDE,
+        extras: Sequence[Unit] = (),
     ) -> None:
         self.every = every
-        self.units = tuple(units)
-        self.members = tuple(member for unit in units for member in unit.members)
+        self.panel = tuple(units)
+        self.units = tuple(unit for unit in units if unit.members)
+        self.extras = tuple(extras)
+        self.members = tuple(member for unit in (*self.units, *extras) for member in unit.members)
         self.rejected = rejected
         self.policy_filters = tuple(policy_filters)
         self.opened = tuple(opened)
@@ -166,18 +173,44 @@ def _step_units(combo: Combo, roster: Roster, records: RecordsOf) -> Iterable[Un
     if expand is None:
         expand = roster.settings.connection_aware_expansion
     expand = expand or combo.strategy in ALWAYS_EXPANDED
-    for step in flatten(combo, roster):
-        members = []
-        for connection in _connections_of(step, roster):
-            candidate = roster.candidate(connection, step.model)
-            members.append(Member(candidate, connection, records(candidate), step))
-        if expand:
+    for step in combo.steps if _keeps_refs(combo) else flatten(combo, roster):
+        members = _members_of(step, combo, roster, records)
+        if step.combo and combo.strategy == "fusion":
+            yield Unit(step, [], step.id)
+        elif expand:
             share = replace(step, weight=step.weight / len(members)) if len(members) > 1 else step
             for member in members:
                 member.step = share
                 yield Unit(share, [member], f"{step.id}@{member.candidate.connection}")
         elif members:
             yield Unit(step, members, step.id)
+
+
+def _keeps_refs(combo: Combo) -> bool:
+    """A reference stands for one member of a panel, or for one step with fallbacks."""
+    return combo.strategy in ("fusion", "pipeline") or combo.config.agentic_enabled
+
+
+def _members_of(step: Step, combo: Combo, roster: Roster, records: RecordsOf) -> list[Member]:
+    """The members of a step; of a reference those of all referenced steps."""
+    steps = _flat([step], roster, roster.settings.combo_ref_max_depth, (combo.name,)) if step.combo else [step]
+    members = []
+    for one in steps:
+        for connection in _connections_of(one, roster):
+            candidate = roster.candidate(connection, one.model)
+            members.append(Member(candidate, connection, records(candidate), one))
+    return members
+
+
+def _extra_units(combo: Combo, roster: Roster, records: RecordsOf) -> list[Unit]:
+    """The judge of a fusion, or who summarises for a context-relay, where the config names one."""
+    named = {"fusion": combo.config.judge_model, "context-relay": combo.config.handoff_model}.get(combo.strategy)
+    if not named:
+        return []
+    provider, _, model = named.partition("/")
+    step = Step(EXTRA, provider, model)
+    members = _members_of(step, combo, roster, records)
+    return [Unit(step, members, EXTRA)] if members else []
 
 
 def _once(units: Iterable[Unit]) -> list[Unit]:
@@ -238,13 +271,14 @@ def compile_pool(combo: Combo, model: str, roster: Roster, key_id: str, records:
     wanted = combo.config.candidate_pool
     if wanted and combo.strategy == "auto":
         units = [unit for unit in units if unit.head.candidate.provider in wanted]
-    every = tuple(member for unit in units for member in unit.members)
+    extras = _extra_units(combo, roster, records)
+    every = tuple(member for unit in (*units, *extras) for member in unit.members)
     override = roster.overrides.get((key_id, combo.channel.name), NO_OVERRIDE) if combo.channel else NO_OVERRIDE
     rejected: dict[str, Rejection] = {}
     fired = []
     for rule in _policy_filters(roster, roster.keys.get(key_id), override.excluded, model):
         before = len(rejected)
-        units = _filtered(units, rule, rejected)
+        units, extras = _filtered(units, rule, rejected), _filtered(extras, rule, rejected)
         fired += [rule[0]] if len(rejected) > before else []
     opened = []
     for rule in _preference_filters(combo.channel) if combo.channel else ():
@@ -256,7 +290,7 @@ def compile_pool(combo: Combo, model: str, roster: Roster, key_id: str, records:
         else:
             opened.append(rule[0])
     weights = None if combo.config.weights is None else normalised(combo.config.weights)
-    return Pool(every, _overridden(units, override), rejected, fired, opened, weights, override)
+    return Pool(every, _overridden(units, override), rejected, fired, opened, weights, override, extras)
 
 
 def _overridden(units: list[Unit], override: Override) -> list[Unit]:
@@ -281,6 +315,6 @@ def _filtered(units: Iterable[Unit], rule: Filter, rejected: dict[str, Rejection
                 kept.append(member)
             else:
                 rejected[member.id] = Rejection(name, reason)
-        if kept:
+        if kept or unit.step.combo:
             left.append(Unit(unit.step, kept, unit.key))
     return left

@@ -76,6 +76,21 @@ class Good:
     until: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A summary of a conversation, made while one connection served it. Held in memory only."""
+
+    text: str
+    provider: str
+    connection: str
+    until: int
+
+
+def summary_key(request: Request, combo: Combo) -> GoodKey | None:
+    """Summaries belong to (API key, combo, session)."""
+    return (request.api_key_id, combo.name, request.session_id) if request.session_id else None
+
+
 def pin_key(request: Request) -> PinKey | None:
     """Pins belong to (API key, requested model string, session); without a session there are none."""
     return (request.api_key_id, request.model, request.session_id) if request.session_id else None

@@ -11,12 +11,14 @@ from decision_service.kernel.grammar import resolve
 from decision_service.kernel.health import NOT_EXCLUDED, Exclusion
 from decision_service.kernel.live import AccountRecord, ChangeLog, Member, ProviderRecord, Records, TargetRecord
 from decision_service.kernel.model import Candidate, Combo, Shape
+from decision_service.kernel.plan import Plan
 from decision_service.kernel.pool import Pool, compile_pool
-from decision_service.kernel.recall import Good, GoodKey, Pin, PinKey, Recent
+from decision_service.kernel.recall import Good, GoodKey, Pin, PinKey, Recent, Summary
 from decision_service.kernel.roster import Roster
 
 POOLS_KEPT = 4_096
 TICKETS_KEPT = 100_000
+SUMMARIES_KEPT = 2_000
 
 
 @dataclass(slots=True)
@@ -42,10 +44,10 @@ class Lease:
 class Ticket:
     """What is remembered of a decision.
 
-    ``chain`` holds the plan's calls in order, ``timeouts`` their time-outs. ``leases`` are the live ones by place in
-    it. ``seq`` numbers the decision: a breaker that moved later is of a newer generation. ``expires_at`` ends every
-    lease. ``pin_key`` and ``good_key`` say where a success is remembered. ``explored`` holds the scores of a decision
-    whose first call was drawn by exploration.
+    ``chain`` holds the plan's calls in order, ``timeouts`` their time-outs; ``plan`` says how they belong together,
+    None: one after the other. ``leases`` are the live ones by place in the chain. ``seq`` numbers the decision: a
+    breaker that moved later is of a newer generation. ``expires_at`` ends every lease. ``pin_key`` and ``good_key`` say
+    where a success is remembered. ``explored`` holds the scores of a decision whose first call was explored.
     """
 
     id: str
@@ -59,6 +61,7 @@ class Ticket:
     session_id: str
     chain: Sequence[Member]
     timeouts: Sequence[int]
+    plan: Plan | None = None
     pin_key: PinKey | None = None
     good_key: GoodKey | None = None
     explored: Mapping[str, float] | None = None
@@ -68,6 +71,20 @@ class Ticket:
     over: bool = False
     abandoned: bool = False
     exclusion_probe: str = ""
+
+    def place_of(self, target_id: str) -> int | None:
+        """The place in the plan that a target id names."""
+        if self.plan is not None:
+            return next((place for place, call in enumerate(self.plan.calls) if call.id == target_id), None)
+        if target_id.isdecimal() and 1 <= int(target_id) <= len(self.chain):
+            return int(target_id) - 1
+        return None
+
+    def following(self, place: int) -> int | None:
+        """The place that is tried when the call at this one fails."""
+        if self.plan is not None:
+            return self.plan.following(place)
+        return place + 1 if place + 1 < len(self.chain) else None
 
 
 @dataclass(slots=True)
@@ -86,6 +103,14 @@ class Rotation:
     step: str = ""
     index: int = 0
     batch: Batch | None = None
+
+
+@dataclass(slots=True)
+class Deck:
+    """Cards dealt in this cycle, by unit, and the last one."""
+
+    dealt: set[str] = field(default_factory=set)
+    last: str = ""
 
 
 class Exclusions(dict[tuple[str, str], Exclusion]):
@@ -110,8 +135,9 @@ _NO_EXCLUSIONS: Mapping[str, Exclusion] = {}
 class RoutingState:
     """The state that decisions read and events change.
 
-    ``seq`` numbers events; ``counters`` belong to rotating groups, ``rotations`` to combos, ``exclusions`` to (scope,
-    candidate id), ``step_leases`` to (scope, step id). ``touched`` collects what changed and outlives a restart, as
+    ``seq`` numbers events; ``log`` tells which records changed. ``counters`` belong to rotating groups; ``rotations``,
+    ``decks`` and ``deficits`` to combos; ``exclusions`` to (scope, candidate id); ``step_leases`` to (scope, unit key);
+    ``pins``, ``goods`` and ``summaries`` to conversations. ``touched`` collects what changed and outlives a restart, as
     (kind, key); whoever stores it clears it.
     """
 
@@ -125,9 +151,12 @@ class RoutingState:
         self.exclusions = Exclusions()
         self.counters: dict[str, int] = {}
         self.rotations: dict[str, Rotation] = {}
+        self.decks: dict[str, Deck] = {}
+        self.deficits: dict[str, Mapping[str, float]] = {}
         self.step_leases: dict[tuple[str, str], int] = {}
         self.pins: Recent[PinKey, Pin] = Recent()
         self.goods: Recent[GoodKey, Good] = Recent()
+        self.summaries: Recent[GoodKey, Summary] = Recent(SUMMARIES_KEPT)
         self.tickets: OrderedDict[str, Ticket] = OrderedDict()
         self.touched: set[tuple[str, str]] = set()
         self._pools: OrderedDict[tuple[str, str, str], Pool] = OrderedDict()

@@ -94,7 +94,7 @@ class Simulation:
         return Outcome(
             decision_id=decision_id,
             attempt=whole(1)(given.get("attempt", 1), f"{path}.attempt", TRUSTED),
-            target_id=_target_id(given.get("target"), decision, f"{path}.target") or target_id_of(0),
+            target_id=_target_id(given.get("target", decision.chain[0].id), decision, f"{path}.target"),
             next_target_id=_target_id(given.get("next_target"), decision, f"{path}.next_target"),
             outcome_class=OutcomeClass(kind),
             at=self.now,
@@ -115,11 +115,17 @@ class Simulation:
 
 
 def _target_id(candidate_id: Any, decision: Decision, path: str) -> str:
+    """The plan's id of a candidate, at its first place; or a target id itself, for plans of several calls."""
     if candidate_id is None:
         return ""
-    for place, member in enumerate(decision.chain):
-        if member.id == candidate_id:
-            return target_id_of(place)
+    ids = (
+        [call.id for call in decision.plan.calls]
+        if decision.plan
+        else list(map(target_id_of, range(len(decision.chain))))
+    )
+    for target_id, member in zip(ids, decision.chain, strict=True):
+        if candidate_id in (member.id, target_id):
+            return target_id
     raise invalid(path, shape(candidate_id), "a target of that decision")
 
 
@@ -140,6 +146,13 @@ def read_request(given: Mapping[str, Any], path: str) -> Request:
     return Request(**values, controls=Controls(**controls))
 
 
+def _targets(decision: Decision) -> list[str]:
+    """Candidate ids: the chain in order, or the first target of each panel member or step."""
+    if decision.plan is None:
+        return [member.id for member in decision.chain]
+    return [call.member.id for call in decision.plan.panel]
+
+
 def answer(decision: Decision) -> dict[str, Any]:
     """What a decide event puts out."""
     draft, now = decision.draft, decision.turn.now
@@ -147,8 +160,8 @@ def answer(decision: Decision) -> dict[str, Any]:
     stops = {**decision.pool.rejected, **decision.rejected}
     return {
         "shape": decision.shape.value,
-        "targets": [member.id for member in decision.chain],
-        "judge": None,
+        "targets": _targets(decision),
+        "judge": decision.plan.judge.member.id if decision.plan and decision.plan.judge else None,
         "strategy": decision.strategy,
         "router_strategy": draft.router_strategy or None,
         "combo": decision.combo.name,

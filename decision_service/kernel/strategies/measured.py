@@ -9,7 +9,7 @@ from decision_service.kernel.health import Phase
 from decision_service.kernel.live import Member
 from decision_service.kernel.pool import Unit
 from decision_service.kernel.pricing import estimate
-from decision_service.kernel.strategies.order import pick_index, shuffled
+from decision_service.kernel.strategies.order import pick_index
 
 UNKNOWN_SUCCESS_RATE = 0.5
 UNKNOWN_LATENCY_TERM = 0.25
@@ -48,12 +48,6 @@ def merit(member: Member, now: int) -> float:
     fast = UNKNOWN_LATENCY_TERM if statistics.p95_ms is None else 1.0 / log10(statistics.p95_ms + 10.0)
     half_open = member.provider.breaker.phase(now) is Phase.HALF_OPEN
     return rate + fast - (HALF_OPEN_PENALTY if half_open else 0.0)
-
-
-def random(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
-    draft.reason = "shuffled"
-    draft.propensity = 1.0 / len(units)
-    return shuffled(units, ask.turn.rng)
 
 
 def least_used(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
