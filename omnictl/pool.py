@@ -41,8 +41,8 @@ COLUMNS: Mapping[str, Callable[[pb.CandidateView], Any]] = {
     "candidate": lambda view: view.candidate,
     "reachable": reachable,
     "tier": lambda view: view.economic_tier,
-    "window / output": lambda view: f"{tokens(view.context_window)} / {tokens(view.max_output_tokens)}",
-    "USD/1M in / out": prices,
+    "window / out": lambda view: f"{tokens(view.context_window)} / {tokens(view.max_output_tokens)}",
+    "USD / 1M": prices,
     "in flight": lambda view: view.in_flight,
 }
 

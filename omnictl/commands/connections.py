@@ -20,6 +20,12 @@ from omniroute.registry.v1 import registry_pb2_grpc
 app = typer.Typer(name="connections", help="Accounts with providers.", no_args_is_help=True)
 stub_of = registry_pb2_grpc.ConnectionServiceStub
 
+
+def credential_of(view: pb.CredentialView) -> str:
+    """Its kind, or the reference itself, and whether it can be used now."""
+    return (view.reference or view.kind) + ("" if view.usable else ", unusable")
+
+
 COLUMNS: Mapping[str, Callable[[pb.Connection], Any]] = {
     "id": lambda one: one.id,
     "provider": lambda one: one.provider,
@@ -27,8 +33,7 @@ COLUMNS: Mapping[str, Callable[[pb.Connection], Any]] = {
     "enabled": lambda one: one.enabled,
     "tier": lambda one: one.account_tier,
     "models": lambda one: list(one.models) or one.default_model,
-    "credential": lambda one: one.credential_view.reference or one.credential_view.kind,
-    "usable": lambda one: one.credential_view.usable,
+    "credential": lambda one: credential_of(one.credential_view),
     "origin": lambda one: one.origin,
 }
 
