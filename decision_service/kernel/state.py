@@ -209,14 +209,19 @@ class RoutingState:
         return pool
 
     def change_roster(self, roster: Roster) -> None:
-        """Another roster from now on; live records of what is still there go on."""
+        """Another roster from now on; records of what is still there, or still in a plan under way, go on."""
         self.roster = roster
         self._pools.clear()
         self._combos.clear()
-        kept = set(roster.connections)
-        for key in [key for key in self.accounts if key not in kept and not self.accounts[key].in_flight]:
-            del self.accounts[key]
-        for target in [t for t in self.targets if t[:2] not in kept and t[:2] not in self.accounts]:
+        gone = (self.accounts.keys() | {target[:2] for target in self.targets}) - roster.connections.keys()
+        if not gone:
+            return
+        for ticket in self.tickets.values():
+            if not ticket.over:
+                gone -= {(m.candidate.provider, m.candidate.connection) for m in ticket.chain}
+        for key in gone:
+            self.accounts.pop(key, None)
+        for target in [t for t in self.targets if t[:2] in gone]:
             del self.targets[target]
 
     def exclusion(self, scope: str, candidate_id: str) -> Exclusion:
