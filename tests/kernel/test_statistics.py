@@ -11,7 +11,7 @@ import pytest
 
 from decision_service.kernel.model import DAY, HOUR, Outcome, OutcomeClass
 from decision_service.kernel.statistics import Quality, Samples, TargetStatistics, clamp01, ewma
-from tests.kernel.rig import START
+from tests.kernel.rig import START, Rig, combo, roster
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,23 @@ def test_the_day_slides() -> None:
     assert statistics.p95_ms == pytest.approx(100, rel=0.02)
     assert statistics.std_ms == pytest.approx(0.0, abs=1e-3)
     assert statistics._day.outcomes == 24
+
+
+def test_what_no_outcome_renews_is_forgotten_by_the_clock_alone() -> None:
+    over = Rig(roster(["p/m@c"], combo("priority", ["p/m@c"])))
+    for _ in range(10):
+        over.decide()
+        over.report(latency_ms=500, output_tokens=1)
+    statistics = over.state.target("p", "c", "m").statistics
+    assert statistics.std_ms is not None
+    over.pass_time(DAY - 1)
+    assert statistics.std_ms is not None
+    over.pass_time(1)
+    assert statistics.std_ms is None
+    over.decide()
+    over.report(latency_ms=500)
+    over.pass_time(2 * DAY)
+    assert statistics.next_expiry() is None
 
 
 def test_a_clock_that_stands_behind_the_last_sample_loses_none() -> None:
