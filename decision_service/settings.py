@@ -12,7 +12,8 @@ from service_kit.log import LEVELS
 class DecisionSettings:
     """Each field is the variable ``OMNIROUTE_<FIELD>``.
 
-    ``max_connection_age_s`` makes clients reconnect, so that they find new replicas; 0: never.
+    ``max_connection_age_s`` makes clients reconnect, so that they find new replicas; 0: never. In ``arena_elo_url`` the
+    text ``{board}`` stands for a board's name; an empty URL leaves its source out.
     """
 
     decision_bind: str = "127.0.0.1:50051"
@@ -28,6 +29,10 @@ class DecisionSettings:
     outcome_retention_days: int = field(default=7, metadata={"least": 1, "most": 3650})
     max_connection_age_s: int = field(default=0, metadata={"least": 0})
     decision_grace_s: float = field(default=5.0, metadata={"least": 0.0, "most": 3_600})
+    arena_elo_sync_enabled: bool = field(default=False, metadata={"also": "ARENA_ELO_SYNC_ENABLED"})
+    arena_elo_url: str = "https://api.wulong.dev/arena-ai-leaderboards/v1/leaderboard?name={board}"
+    models_dev_url: str = "https://models.dev/api.json"
+    knowledge_sync_interval_s: float = field(default=86_400.0, metadata={"least": 60.0, "most": 2_592_000.0})
     log_level: str = field(default="info", metadata={"choices": LEVELS})
     log_json: bool = True
     tls_cert: Path | None = None

@@ -32,18 +32,26 @@ def read(cls: type[T], environ: Mapping[str, str], prefix: str = "OMNIROUTE_") -
 
     Fields are str, int, float, bool, Path, ``X | None`` or ``tuple[X, ...]`` (comma separated). An empty variable is an
     unset one. Field metadata: ``secret`` (its value is never shown), ``choices`` (a tuple of allowed texts), ``least``
-    and ``most`` (bounds of a number, inclusive). Raises SettingsError.
+    and ``most`` (bounds of a number, inclusive), ``also`` (a second variable, read when the first is not set). Raises
+    SettingsError.
     """
     hints = typing.get_type_hints(cls)
     values: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
-        name = prefix + field.name.upper()
-        text = environ.get(name, "").strip()
+        name, text = _variable(environ, prefix + field.name.upper(), field.metadata.get("also"))
         if text:
             values[field.name] = _value(name, text, hints[field.name], field.metadata)
         elif _is_required(field):
             raise SettingsError(f"{name}: not set; allowed: {_allowed(hints[field.name], field.metadata)}")
     return cls(**values)
+
+
+def _variable(environ: Mapping[str, str], name: str, second: str | None) -> tuple[str, str]:
+    """Name and text of the variable to read."""
+    text = environ.get(name, "").strip()
+    if not text and second and (other := environ.get(second, "").strip()):
+        return second, other
+    return name, text
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

@@ -22,6 +22,7 @@ class Sample:
     numbers: tuple[int, ...] = (1,)
     level: str = field(default="info", metadata={"choices": ("debug", "info")})
     token: str = field(default="", metadata={"secret": True, "choices": ("right",)})
+    fast: bool = field(default=False, metadata={"also": "GO_FAST"})
 
 
 def test_every_type_is_read() -> None:
@@ -43,6 +44,23 @@ def test_every_type_is_read() -> None:
 
 def test_unset_and_empty_variables_leave_the_defaults() -> None:
     assert read(Sample, {"OMNIROUTE_NAME": "a", "OMNIROUTE_PORT": "", "OMNIROUTE_LIMIT": " "}) == Sample("a")
+
+
+@pytest.mark.parametrize(
+    ("environ", "fast"),
+    [
+        ({"GO_FAST": "true"}, True),
+        ({"OMNIROUTE_FAST": "false", "GO_FAST": "true"}, False),
+        ({"OMNIROUTE_FAST": " ", "GO_FAST": "true"}, True),
+    ],
+)
+def test_a_second_variable_is_read_when_the_first_is_not_set(environ: dict[str, str], fast: bool) -> None:
+    assert read(Sample, {"OMNIROUTE_NAME": "a", **environ}).fast is fast
+
+
+def test_an_error_names_the_variable_that_was_read() -> None:
+    with pytest.raises(SettingsError, match="^GO_FAST: got 'maybe'; allowed: true or false$"):
+        read(Sample, {"OMNIROUTE_NAME": "a", "GO_FAST": "maybe"})
 
 
 def test_another_prefix() -> None:
