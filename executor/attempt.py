@@ -113,7 +113,7 @@ class _Visit:
 
     async def pass_on(self, sink: Sink) -> Failure | None:
         """From the first content to the end. The time that the client takes to read is not the upstream's."""
-        await _send_on(sink, self._first_out)
+        await self._send_on(sink, self._first_out)
         while self.relay.is_open:
             try:
                 data = await self._read(self._slot.deadline)
@@ -123,7 +123,7 @@ class _Visit:
                 if not self.relay.finish_reason:
                     return failures.failure(C.INTERRUPTED, str(fault), http_status=self._status)
                 data = b""  # the answer was whole; only the connection broke
-            await _send_on(sink, self._relayed(data))
+            await self._send_on(sink, self._relayed(data))
         if self.relay.no_answer is None:
             self._is_read = True
             return None
@@ -246,6 +246,12 @@ class _Visit:
         async with self._means.drain.scope(until):
             return await self._response.read()
 
+    async def _send_on(self, sink: Sink, data: bytes) -> None:
+        if data:
+            telemetry.STREAM_BYTES.inc(len(data))
+            await sink(Chunk(data))
+            self._quiet_since = self._clock()
+
     def _relayed(self, data: bytes) -> bytes:
         before = self.relay.progress
         out = self.relay.feed(data) if data else self.relay.close()
@@ -301,12 +307,6 @@ async def _opening(response: UpstreamResponse) -> bytes:
         if opening.strip():
             break
     return opening
-
-
-async def _send_on(sink: Sink, data: bytes) -> None:
-    if data:
-        telemetry.STREAM_BYTES.inc(len(data))
-        await sink(Chunk(data))
 
 
 def _as_events(chunks: list[bytes]) -> bytes:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import orjson
 import pytest
 
+from executor.attempt import Limits, Means, attempt
+from executor.credentials import Credentials, Resolved
+from executor.drain import Drain
+from executor.model import Call, Chunk, Event, OutcomeClass, Target
+from executor.timing import Slot
+from executor.transport.direct import DirectTransport
+from executor.transport.port import TransportLimits
 from tests.executor.conftest import Answer, Build, House, target
 from tests.executor.upstream import (
     DONE,
@@ -196,6 +204,26 @@ async def test_a_stream_that_drips_byte_by_byte_but_never_a_whole_event_stalls(b
     got = await house.stream(drip)
     assert got.classes == ["INTERRUPTED"]
     assert 250 <= got.outcomes[0].latency_ms <= 1_500
+
+
+async def test_a_slow_client_is_no_stall_of_the_upstream(house: House) -> None:
+    """The client takes the first chunk for 0.6 s; the upstream speaks again 0.2 s later, well within its 0.4 s."""
+
+    class Open:
+        async def resolve(self, connection_id: str, *, refresh: bool) -> Resolved:
+            return Resolved()
+
+    async def slow(sent: Event) -> None:
+        await asyncio.sleep(0.6 if isinstance(sent, Chunk) else 0)
+
+    upstream = await house.upstream(stream(event(delta("a")), event(delta(finish="stop")), DONE, pause_s=0.8))
+    clock = asyncio.get_running_loop().time
+    transport = DirectTransport(TransportLimits())
+    means = Means(transport, Credentials(Open(), {}, clock), Drain(), time.time, Limits(stall_s=0.4))
+    slot = Slot(1, 0, Target("t0", "p", "m", "c", upstream.url), clock() + 5, is_own=True, deadline=clock() + 5)
+    ended = await attempt(means, Call("d", {"stream": True}), slot, slow)
+    await transport.close()
+    assert ended.attempt.outcome_class is OutcomeClass.SUCCESS
 
 
 async def test_an_end_without_done_is_whole_once_a_finish_reason_has_come(house: House) -> None:
