@@ -18,7 +18,14 @@ from decision_service.journal import Journal, JournalClosed, JournalFailed, Jour
 from decision_service.names import NameIndex
 from decision_service.registry import Registry
 from decision_service.registry.oauth import Renewals
-from decision_service.roster_source import Endpoint, RosterSource, Snapshot, Surroundings, parse_demo
+from decision_service.roster_source import (
+    Endpoint,
+    RosterSource,
+    Snapshot,
+    Surroundings,
+    changed_credentials,
+    parse_demo,
+)
 from decision_service.roster_source.shadowing import shadowing
 from decision_service.servicers.decision import DecisionServicer
 from decision_service.servicers.registry import RegistryServicers
@@ -31,6 +38,7 @@ from decision_service.vault import Vault, VaultError, load_secret_key
 from omniroute.decision.v1 import decision_pb2, decision_pb2_grpc
 from omniroute.registry.v1 import registry_pb2, registry_pb2_grpc
 from service_kit import clock, metrics, tls
+from service_kit.errors import ServiceError
 from service_kit.grpc_server import start_server
 from service_kit.lifecycle import Fatal
 
@@ -65,9 +73,10 @@ class Present:
             self._loop.call_soon_threadsafe(self._take, snapshot)
 
     def _take(self, snapshot: Snapshot) -> None:
+        before = self.snapshot
         self.snapshot, self._names = snapshot, None
-        if self.engine is not None:
-            self.engine.change_roster(snapshot.roster)
+        if self.engine is not None and before is not None:
+            self.engine.change_roster(snapshot.roster, changed_credentials(before, snapshot))
 
     def begin(self, journal: Journal) -> Engine:
         """The engine over the first snapshot, with what was kept of its state."""
@@ -99,7 +108,7 @@ async def serve(
         async with AsyncExitStack() as parts:
             await _assemble(settings, environ, parts, started)
             await stop.wait()
-    except (StoreError, VaultError, SQLAlchemyError) as error:
+    except (StoreError, VaultError, SQLAlchemyError, ServiceError) as error:
         raise Fatal(f"the decision service cannot start: {error}") from None
 
 

@@ -21,6 +21,7 @@ from decision_service.kernel.decide import Decision, decide
 from decision_service.kernel.dice import Dice
 from decision_service.kernel.model import DAY, HOUR, Outcome, OutcomeClass, Refused, Request, Turn
 from decision_service.kernel.observe import Reception, observe, observe_unknown, place_of
+from decision_service.kernel.reset import credential_changed
 from decision_service.kernel.roster import Roster
 from decision_service.kernel.state import RoutingState, Ticket
 from decision_service.persistence import SEPARATOR, STORED_SEPARATOR, dump, load, stored_key
@@ -87,9 +88,11 @@ class Engine:
             ABANDONED.inc(abandoned)
         return now
 
-    def change_roster(self, roster: Roster) -> None:
-        """Another roster from the next request on."""
+    def change_roster(self, roster: Roster, credentials: Iterable[tuple[str, str]] = ()) -> None:
+        """Another roster from the next request on; the connections whose credential is another one start afresh."""
         self.state.change_roster(roster)
+        for provider, connection in credentials:
+            credential_changed(self.state, provider, connection)
 
     # Deciding
 
@@ -239,8 +242,7 @@ class Engine:
 
 def _row(ticket: Ticket, outcome: Outcome, now: int) -> OutcomeRow:
     candidate = ticket.chain[place_of(ticket, outcome.target_id)].candidate
-    used = (outcome.input_tokens, outcome.output_tokens, outcome.cached_tokens)
-    cost = outcome.cost_usd or (pricing.actual(candidate, *used) if any(used) else 0.0)
+    cost = pricing.actual(candidate, outcome)
     place = (candidate.provider, candidate.model, candidate.connection)
     return _outcome_row(outcome, now, place, ticket.api_key_id, ticket.combo.name, cost)
 

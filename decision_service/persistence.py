@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from decision_service.kernel.health import NO_REST, Breaker, Exclusion, Rest, Wait
+from decision_service.kernel.keys import Spend
 from decision_service.kernel.live import AccountRecord
 from decision_service.kernel.model import QuotaWindow
 from decision_service.kernel.state import RoutingState
@@ -94,6 +95,17 @@ def _load_exclusion(state: RoutingState, key: str, stored: Any) -> None:
     state.exclusions[scope, candidate] = replace(Exclusion(**stored), probe="", probe_until=0)
 
 
+def _dump_key(state: RoutingState, key: str) -> Any:
+    usage = state.key(key)
+    return [usage.day.period, usage.day.usd, usage.month.period, usage.month.usd]
+
+
+def _load_key(state: RoutingState, key: str, stored: Any) -> None:
+    day, day_usd, month, month_usd = stored
+    usage = state.key(key)
+    usage.day, usage.month = Spend(day, day_usd), Spend(month, month_usd)
+
+
 Dump = Callable[[RoutingState, str], Any]
 Load = Callable[[RoutingState, str, Any], None]
 KINDS: Mapping[str, tuple[Dump, Load]] = MappingProxyType(
@@ -103,6 +115,7 @@ KINDS: Mapping[str, tuple[Dump, Load]] = MappingProxyType(
         "lockout": (_dump_lockout, _load_lockout),
         "quota": (_dump_quota, _load_quota),
         "exclusion": (_dump_exclusion, _load_exclusion),
+        "key": (_dump_key, _load_key),
         "statistics": (_dump_statistics, _load_statistics),
     }
 )

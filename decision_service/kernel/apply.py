@@ -19,6 +19,7 @@ from decision_service.kernel.draft import (
     TurnRotation,
 )
 from decision_service.kernel.health import Phase, grant_probe, readmit, start_exclusion, withdraw_probe
+from decision_service.kernel.keys import Demand, KeyUsage
 from decision_service.kernel.model import MINUTE, SECOND, Combo, ProviderClass, Request
 from decision_service.kernel.recall import SESSION_TTL_MS, good_key, pin_key, remembers_good, summary_key
 from decision_service.kernel.state import TICKETS_KEPT, Batch, Deck, Lease, Rotation, RoutingState, Ticket
@@ -49,7 +50,10 @@ def commit(state: RoutingState, decision: Decision, decision_id: str) -> Ticket:
         pin_key=pin_key(decision.request),
         good_key=good_key(decision.request, decision.combo) if remembers_good(decision.combo) else None,
         explored=decision.draft.scores if decision.draft.exploration else None,
+        reserved=decision.demand,
     )
+    if decision.demand is not None:
+        _reserve(state.key(ticket.api_key_id), decision.demand, now)
     state.tickets[decision_id] = ticket
     state.schedule(ticket.expires_at, decision_id)
     for place in decision.plan.first if decision.plan else (0,):
@@ -114,6 +118,22 @@ _EFFECTS: Mapping[type, Callable[[RoutingState, Any, int], None]] = MappingProxy
         Readmit: _readmit,
     }
 )
+
+
+def _reserve(usage: KeyUsage, demand: Demand, now: int) -> None:
+    usage.requests.append(now)
+    usage.reserved_usd += demand.usd
+    usage.reserved_tokens += demand.tokens
+
+
+def release(state: RoutingState, ticket: Ticket) -> None:
+    """What a decision holds of its key's limits is free again."""
+    if ticket.reserved is None:
+        return
+    usage = state.key(ticket.api_key_id)
+    usage.reserved_usd = max(0.0, usage.reserved_usd - ticket.reserved.usd)
+    usage.reserved_tokens -= ticket.reserved.tokens
+    ticket.reserved = None
 
 
 def keep_summary(state: RoutingState, request: Request, combo: Combo, now: int) -> None:
@@ -200,6 +220,7 @@ def end_ticket(state: RoutingState, ticket: Ticket) -> None:
     """Every lease of a decision ends; nothing of it is in flight any more."""
     for place in list(ticket.leases):
         close_lease(state, ticket, place)
+    release(state, ticket)
     ticket.over = True
 
 

@@ -11,11 +11,13 @@ from decision_service.kernel.eligible import eligible, in_incident
 from decision_service.kernel.factors import Scene
 from decision_service.kernel.handoff import HandOff, hand_off
 from decision_service.kernel.health import Phase
+from decision_service.kernel.keys import Demand, KeyUsage, limited, over_limit
 from decision_service.kernel.live import Member
 from decision_service.kernel.model import SECOND, Advice, Combo, Rejection, Request, Shape, Turn
 from decision_service.kernel.ordering import distinct, ordered, strategy_of
 from decision_service.kernel.plan import Plan
 from decision_service.kernel.pool import Pool
+from decision_service.kernel.pricing import estimate, expected_tokens
 from decision_service.kernel.recall import pin_key, sticky
 from decision_service.kernel.scoring import scene_of
 from decision_service.kernel.screening import needs_of
@@ -33,7 +35,8 @@ class Decision:
 
     ``chain`` holds the calls in order; ``timeouts`` their time-outs in milliseconds. ``plan`` says how they belong
     together; None: one after the other until one answers. ``probe``: the first call is a probe. ``rejected`` is what
-    was stopped at this moment; ``pool.rejected`` what the policy stops always.
+    was stopped at this moment; ``pool.rejected`` what the policy stops always. ``demand`` is what it reserves
+    of its key; None: the key has no limits.
     """
 
     ask: Ask
@@ -45,6 +48,7 @@ class Decision:
     probe: bool
     effort: str
     hand_off: HandOff | None
+    demand: Demand | None
     opened: tuple[str, ...]
 
     @property
@@ -79,7 +83,7 @@ class Decision:
     @property
     def reusable(self) -> bool:
         """An edge that cannot reach this service may use the plan again for the like."""
-        return self.hand_off is None and not _strict_budget(self.ask.wishes, self.ask.combo)
+        return self.hand_off is None and self.demand is None and not _strict_budget(self.ask.wishes, self.ask.combo)
 
     @property
     def incident(self) -> bool:
@@ -122,6 +126,7 @@ def decide(request: Request, state: RoutingState, turn: Turn, advice: Advice | N
         probe=chain[0].id in due or _half_open(chain[0], turn.now),
         effort=adaptive_effort(request, ask.wishes),
         hand_off=hand_off(chain, ask),
+        demand=_demand(chain, plan, ask),
         opened=(*ask.pool.opened, *draft.opened),
     )
 
@@ -147,6 +152,20 @@ def _ask(request: Request, state: RoutingState, turn: Turn, advice: Advice | Non
 def _chain(ask: Ask, draft: Draft) -> list[Member]:
     units = ordered(eligible(needs_of(ask.request, ask.floor), ask, draft.rejected), ask, draft)
     return [unit.members[0] for unit in units] if ask.pool.flat else distinct(units)
+
+
+def _demand(chain: Sequence[Member], plan: Plan | None, ask: Ask) -> Demand | None:
+    """What the first calls would cost the key; None: it has no limits. Raises ``Refused`` when they do not allow it."""
+    policy = ask.state.roster.keys.get(ask.request.api_key_id)
+    if policy is None or not limited(policy):
+        return None
+    first = (0,) if plan is None else plan.first
+    usd = sum(estimate(chain[place].candidate, ask.request) for place in first)
+    demand = Demand(len(first) * expected_tokens(ask.request), usd)
+    refused = over_limit(policy, ask.state.keys.get(policy.id) or KeyUsage(), demand, ask.turn.now)
+    if refused is not None:
+        raise refused
+    return demand
 
 
 def _awaiting_probe(chain: Sequence[Member], ask: Ask, draft: Draft) -> frozenset[str]:

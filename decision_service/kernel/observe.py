@@ -23,6 +23,7 @@ from decision_service.kernel.health import (
 )
 from decision_service.kernel.live import AccountRecord, Member, TargetRecord
 from decision_service.kernel.model import Outcome, OutcomeClass, QuotaWindow, Refused
+from decision_service.kernel.pricing import actual
 from decision_service.kernel.recall import SESSION_TTL_MS, Good, Pin, Summary, displaces
 from decision_service.kernel.state import Batch, Lease, Rotation, RoutingState, Ticket
 from decision_service.kernel.strategies.rotation import behind, sticky_limit
@@ -62,6 +63,8 @@ def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
             _fold_machines(state, ticket, member, outcome, ruling, lease.seq if lease else ticket.seq, now)
     _fold_rotation(state, ticket, member, outcome, ruling)
     _remember(state, ticket, place, ruling, now)
+    if ticket.api_key_id in state.roster.keys:
+        _spend(state, ticket.api_key_id, actual(member.candidate, outcome), outcome, now)
     if outcome.hand_off_summary and ticket.session_id:
         key = (ticket.api_key_id, ticket.combo.name, ticket.session_id)
         candidate = member.candidate
@@ -117,6 +120,8 @@ def observe_unknown(state: RoutingState, outcome: Outcome, now: int) -> None:
     if (outcome.provider, outcome.connection) not in state.roster.connections:
         return
     state.seq += 1
+    if outcome.api_key_id in state.roster.keys:
+        _spend(state, outcome.api_key_id, outcome.cost_usd, outcome, now)
     ruling = rule(outcome.outcome_class, outcome.http_status, outcome.model_scoped)
     target = state.target(outcome.provider, outcome.connection, outcome.model)
     if ruling.sampled:
@@ -125,6 +130,11 @@ def observe_unknown(state: RoutingState, outcome: Outcome, now: int) -> None:
     if outcome.quota:
         fold_quota(state.account(outcome.provider, outcome.connection), outcome.quota, min(outcome.at, now))
         state.touched.add(("quota", "\0".join((outcome.provider, outcome.connection))))
+
+
+def _spend(state: RoutingState, key_id: str, usd: float, outcome: Outcome, now: int) -> None:
+    state.key(key_id).spend(usd, outcome.input_tokens + outcome.output_tokens, now)
+    state.touched.add(("key", key_id))
 
 
 def place_of(ticket: Ticket, target_id: str, field: str = "target_id") -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decision_service.kernel.model import Candidate, Request
+from decision_service.kernel.model import Candidate, Outcome, Request
 
 EXPECTED_OUTPUT_TOKENS = 256
 UNKNOWN_PRICE = 1.0
@@ -24,11 +24,19 @@ def estimate(candidate: Candidate, request: Request) -> float:
     return (request.input_tokens * price_in + output * price_out) * PER_TOKEN
 
 
-def actual(candidate: Candidate, input_tokens: int, output_tokens: int, cached_tokens: int) -> float:
-    """Cost of what was used in USD; cached input at its own price where that is known."""
+def actual(candidate: Candidate, outcome: Outcome) -> float:
+    """Cost of what was used in USD: as reported, else from the tokens; cached input at its own price where known."""
+    if outcome.cost_usd > 0.0 or not (outcome.input_tokens or outcome.output_tokens):
+        return outcome.cost_usd
     price_in, price_out = prices(candidate)
     cached_price = candidate.facts.cached_input_price
-    cached = min(cached_tokens, input_tokens)
-    fresh = input_tokens - cached
+    cached = min(outcome.cached_tokens, outcome.input_tokens)
+    fresh = outcome.input_tokens - cached
     cached_cost = cached * (price_in if cached_price is None else cached_price)
-    return (fresh * price_in + cached_cost + output_tokens * price_out) * PER_TOKEN
+    return (fresh * price_in + cached_cost + outcome.output_tokens * price_out) * PER_TOKEN
+
+
+def expected_tokens(request: Request) -> int:
+    """Input and expected output of a request."""
+    output = EXPECTED_OUTPUT_TOKENS if request.max_output_tokens is None else request.max_output_tokens
+    return request.input_tokens + output

@@ -29,6 +29,14 @@ def cooldown(state: RoutingState, key: str) -> bool:
     return True
 
 
+def credential_changed(state: RoutingState, provider: str, connection: str) -> None:
+    """Another credential: what the old one was refused for says nothing any more."""
+    account = state.accounts.get((provider, connection))
+    if account is not None and account.auth is not NO_REST:
+        account.auth = NO_REST
+        state.touched.add(("cooldown", f"{provider}\0{connection}"))
+
+
 def lockout(state: RoutingState, key: str) -> bool:
     provider, _, rest = key.partition("/")
     model, _, connection = rest.rpartition("@")

@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 
 from decision_service.kernel.grammar import resolve
 from decision_service.kernel.health import NOT_EXCLUDED, Exclusion
+from decision_service.kernel.keys import Demand, KeyUsage
 from decision_service.kernel.live import AccountRecord, ChangeLog, Member, ProviderRecord, Records, TargetRecord
 from decision_service.kernel.model import Candidate, Combo, Shape
 from decision_service.kernel.plan import Plan
@@ -48,6 +49,7 @@ class Ticket:
     None: one after the other. ``leases`` are the live ones by place in the chain. ``seq`` numbers the decision: a
     breaker that moved later is of a newer generation. ``expires_at`` ends every lease. ``pin_key`` and ``good_key`` say
     where a success is remembered. ``explored`` holds the scores of a decision whose first call was explored.
+    ``reserved`` is what it holds of its key's limits.
     """
 
     id: str
@@ -65,6 +67,7 @@ class Ticket:
     pin_key: PinKey | None = None
     good_key: GoodKey | None = None
     explored: Mapping[str, float] | None = None
+    reserved: Demand | None = None
     leases: dict[int, Lease] = field(default_factory=dict)
     applied: set[int] = field(default_factory=set)
     latest: int = 0
@@ -154,6 +157,7 @@ class RoutingState:
         self.decks: dict[str, Deck] = {}
         self.deficits: dict[str, Mapping[str, float]] = {}
         self.step_leases: dict[tuple[str, str], int] = {}
+        self.keys: dict[str, KeyUsage] = {}
         self.pins: Recent[PinKey, Pin] = Recent()
         self.goods: Recent[GoodKey, Good] = Recent()
         self.summaries: Recent[GoodKey, Summary] = Recent(SUMMARIES_KEPT)
@@ -223,6 +227,13 @@ class RoutingState:
             self.accounts.pop(key, None)
         for target in [t for t in self.targets if t[:2] in gone]:
             del self.targets[target]
+
+    def key(self, key_id: str) -> KeyUsage:
+        """What a key has used."""
+        usage = self.keys.get(key_id)
+        if usage is None:
+            usage = self.keys[key_id] = KeyUsage()
+        return usage
 
     def exclusion(self, scope: str, candidate_id: str) -> Exclusion:
         return self.exclusions.get((scope, candidate_id), NOT_EXCLUDED)
