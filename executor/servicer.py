@@ -12,15 +12,19 @@ import structlog
 from executor import telemetry, wire
 from executor.attempt import Means
 from executor.chain import Run
-from executor.model import Event, Plan
+from executor.model import Event, Plan, Sink
 from executor.shapes import SHAPES, Carry
-from omniroute.executor.v1 import executor_pb2, executor_pb2_grpc
+from omniroute.executor.v1 import executor_pb2_grpc
+from omniroute.executor.v1.executor_pb2 import ExecuteRequest, ExecuteResponse
 from service_kit import calls
 from service_kit.errors import Reason, ServiceError, invalid
 
 # Of a call with a deadline of its own: the outcomes must be out before it ends.
 DEADLINE_MARGIN_S = 0.1
+LAST_WRITES_S = 2.0  # after the deadline, for a caller that reads slowly
 BUSY_RETRY_MS = 1_000
+
+Context = grpc.aio.ServicerContext[ExecuteRequest, ExecuteResponse]
 
 log = structlog.get_logger()
 
@@ -37,24 +41,14 @@ class ExecutorServicer(executor_pb2_grpc.ExecutorServiceServicer):
     def refuse(self) -> None:
         self._is_refusing = True
 
-    async def Execute(
-        self, request: executor_pb2.ExecuteRequest, context: executor_pb2_grpc._ServicerContext
-    ) -> AsyncIterator[executor_pb2.ExecuteResponse]:
+    async def Execute(self, request: ExecuteRequest, context: Context) -> AsyncIterator[ExecuteResponse]:
         plan = wire.plan_in(request.plan)
         carry = _carry_for(plan)
         identity = calls.CURRENT.get()
         call = wire.call_in(request, identity.traceparent, identity.request_id)
-
-        async def sink(event: Event) -> None:
-            try:
-                await context.write(wire.event_out(event, call.decision_id))
-            except grpc.aio.BaseError as error:
-                # The client left in this moment; the cancellation that says so is on its way.
-                raise asyncio.CancelledError from error
-
+        deadline = _deadline(request.deadline_ms, context.time_remaining())
+        run = Run(self._means, call, deadline, _sink(context, call.decision_id, deadline))
         with self._admitted():
-            deadline = _deadline(request.deadline_ms, context.time_remaining())
-            run = Run(self._means, call, deadline, sink)
             try:
                 await carry(run, plan)
             except asyncio.CancelledError:
@@ -63,7 +57,7 @@ class ExecutorServicer(executor_pb2_grpc.ExecutorServiceServicer):
         log.info("executed", decision_id=call.decision_id, attempts=len(run.attempts), outcome=_outcome(run))
         # Events go out by `write`, so that a cancelled call is cancelled inside the attempt, wherever it stands. Of the
         # generator that gRPC takes here, there is nothing left to give.
-        nothing: tuple[executor_pb2.ExecuteResponse, ...] = ()
+        nothing: tuple[ExecuteResponse, ...] = ()
         for response in nothing:
             yield response
 
@@ -82,6 +76,20 @@ class ExecutorServicer(executor_pb2_grpc.ExecutorServiceServicer):
         finally:
             self._running -= 1
             telemetry.EXECUTIONS.dec()
+
+
+def _sink(context: Context, decision_id: str, deadline: float) -> Sink:
+    async def sink(event: Event) -> None:
+        try:
+            async with asyncio.timeout_at(deadline + LAST_WRITES_S):
+                await context.write(wire.event_out(event, decision_id))
+        except TimeoutError as error:
+            raise ServiceError(Reason.UNAVAILABLE, "the caller takes no more events") from error
+        except grpc.aio.BaseError as error:
+            # The client left in this moment; the cancellation that says so is on its way.
+            raise asyncio.CancelledError from error
+
+    return sink
 
 
 def _carry_for(plan: Plan) -> Carry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc.aio
@@ -31,6 +32,20 @@ async def endless(_received: Received, connection: Connection) -> None:
     while not connection.gone.is_set():
         await connection.send(event(delta("word ")))
         await asyncio.sleep(0.002)
+
+
+async def flooded(connection: Connection) -> AsyncIterator[int]:
+    """Sends as fast as the client takes it; yields the bytes of each piece."""
+    piece = event(delta("x" * 10_000))
+    await connection.send(head(200, {"content-type": "text/event-stream"}))
+    while not connection.gone.is_set():
+        await connection.send(piece)
+        yield len(piece)
+
+
+async def flood(_received: Received, connection: Connection) -> None:
+    async for _ in flooded(connection):
+        pass
 
 
 def attempts(provider: str, outcome_class: str) -> float:
@@ -72,14 +87,12 @@ async def test_a_client_that_reads_nothing_is_hung_up_on_too(house: House) -> No
     """The executor then waits in its own write, not for the upstream."""
     sent = 0
 
-    async def flood(_received: Received, connection: Connection) -> None:
+    async def counted(_received: Received, connection: Connection) -> None:
         nonlocal sent
-        await connection.send(head(200, {"content-type": "text/event-stream"}))
-        while not connection.gone.is_set():
-            await connection.send(event(delta("x" * 10_000)))
-            sent += 10_000
+        async for size in flooded(connection):
+            sent += size
 
-    upstream = await house.upstream(flood)
+    upstream = await house.upstream(counted)
     call = house.call([target(upstream)], body={"stream": True})
     await call.read()
     before = -1
@@ -91,6 +104,16 @@ async def test_a_client_that_reads_nothing_is_hung_up_on_too(house: House) -> No
     left_at = await cancelled_at(call)
     await asyncio.wait_for(upstream.connections[0].gone.wait(), 2)
     assert upstream.connections[0].gone_at - left_at < LIMIT_S
+
+
+async def test_a_client_that_stops_reading_is_left_after_the_deadline(house: House) -> None:
+    upstream = await house.upstream(flood)
+    call = house.call([target(upstream)], body={"stream": True}, deadline_ms=500)
+    await call.read()
+    await asyncio.wait_for(upstream.connections[0].gone.wait(), 5)
+    while in_flight():
+        await asyncio.sleep(0.05)
+    call.cancel()
 
 
 async def test_hanging_up_while_waiting_to_retry_ends_the_walk(house: House) -> None:
