@@ -12,7 +12,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from decision_service.advertised import advertised, channels, name_index
-from decision_service.catalog import Catalog
+from decision_service.catalog import Catalog, KnownProvider
 from decision_service.engine import Engine
 from decision_service.journal import Journal, JournalClosed, JournalFailed, JournalFull
 from decision_service.names import NameIndex
@@ -41,6 +41,7 @@ from service_kit import clock, metrics, tls
 from service_kit.errors import ServiceError
 from service_kit.grpc_server import start_server
 from service_kit.lifecycle import Fatal
+from service_kit.settings import SettingsError
 
 TICK_S = 0.25
 TICKS_A_SAVE = 4
@@ -103,7 +104,10 @@ async def serve(
     stop: asyncio.Event,
     started: asyncio.Future[int] | None = None,
 ) -> None:
-    """Serve until ``stop``. ``started`` gets the port. Raises Fatal when the store or the secret key cannot be used."""
+    """Serve until ``stop``. ``started`` gets the port.
+
+    Raises Fatal when the store or the secret key cannot be used, or what is stored cannot be read.
+    """
     try:
         async with AsyncExitStack() as parts:
             await _assemble(settings, environ, parts, started)
@@ -121,7 +125,7 @@ async def _assemble(
     migrate(store)
     vault = Vault(load_secret_key(settings.secret_key, settings.data_dir))
     vault.verify(store)
-    around = Surroundings(Catalog(), environ, parse_demo(settings.demo_providers))
+    around = Surroundings(Catalog(), environ, _demo(settings))
     present = Present()
     source = parts.enter_context(closing(RosterSource(store, around, present.arrive)))
     _tell_shadows(source.start(clock.wall), around)
@@ -158,6 +162,13 @@ async def _assemble(
     LOG.info("serving", port=server.port, candidates=len(engine.state.roster.pool))
     if started is not None:
         started.set_result(server.port)
+
+
+def _demo(settings: DecisionSettings) -> tuple[KnownProvider, ...]:
+    try:
+        return parse_demo(settings.demo_providers)
+    except ServiceError as error:
+        raise SettingsError(f"OMNIROUTE_DEMO_PROVIDERS: {error.message}") from None
 
 
 def _registration(

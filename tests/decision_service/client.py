@@ -113,6 +113,9 @@ def outcome(
         decision_id=decision.decision_id,
         attempt=attempt,
         target_id=target.target_id,
+        provider=target.provider,
+        model=target.model,
+        connection_id=target.connection_id,
         outcome_class=decision_pb2.OutcomeClass.Value(f"OUTCOME_CLASS_{outcome_class}"),
         **told,
     )
