@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ import typer
 from omnictl import commands
 from omnictl.options import Remote, spread
 from omnictl.problems import CommandError, wrong_usage
+
+UP = "up"
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:
@@ -37,6 +40,9 @@ def root(ctx: typer.Context, remote: Remote) -> None:
 
 def main() -> None:
     """Run the command line. What it cannot do is one line on standard error, never a stack."""
+    if sys.argv[1:2] != [UP]:  # whose services are to say what they like
+        # Read when gRPC is imported: its core would write lines of its own beside ours.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         build(sys.argv[1:])(prog_name="omnictl")
     except CommandError as error:

@@ -70,6 +70,15 @@ def test_a_silent_peer_is_given_up(offline: Omnictl) -> None:
         assert address in offline("state", "list", "--address", address, "--timeout", "0.3").refused(1)
 
 
+def test_a_peer_that_does_not_speak_tls_is_one_line(address: str, tmp_path: Path) -> None:
+    ours = authority(tmp_path / "ours")
+    command = [sys.executable, "-m", "omnictl", "state", "list", "--address", address, "--tls-ca", str(ours.file)]
+    ran = subprocess.run(command, capture_output=True, timeout=30, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.count(b"\n") == 1, ran.stderr
+    assert ran.stderr.startswith(b"omnictl: no decision service answers")
+
+
 def test_an_option_counts_before_and_after_the_command(offline: Omnictl, address: str) -> None:
     assert offline("--address", address, "--json", "settings", "get").json["effective"]
     with free_port() as port:
