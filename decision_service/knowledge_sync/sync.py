@@ -90,6 +90,7 @@ class KnowledgeSync:
             return self._pace.soon_s
         for record in news:
             SYNCS.labels(record.source, "kept").inc()
+            HEARD.labels(record.source).set(record.fetched_at / 1000)
         if len(news) < len(due):
             return self._pace.soon_s
         return min(

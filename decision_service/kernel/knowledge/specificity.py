@@ -45,7 +45,7 @@ CONSTRAINTS = lexicon(
         },
     )
 )
-CODE = lexicon((TASK_WORDS["coding"],))
+CODE = lexicon((TASK_WORDS["coding"], TASK_WORDS["debugging"]))
 
 
 def specificity_of(request: Request) -> float:
@@ -62,8 +62,9 @@ def specificity_of(request: Request) -> float:
     ====================== ============================================== =====
 
     t is the larger of the request's input tokens and a quarter of the last user message's characters. Tools that the
-    request forbids to call do not count. Markers and words are looked for in the last user message. A score up to 15
-    recommends a free model, up to 50 a cheap one, above that a premium one (``tiers.recommended_tier``).
+    request forbids to call do not count. Markers and words are looked for in the last user message; the words that tell
+    the tasks coding and debugging are markers of code. A score up to 15 recommends a free model, up to 50 a cheap one,
+    above that a premium one (``tiers.recommended_tier``).
     """
     words = words_of(request.last_user_text)
     return (
