@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, closing, suppress
+from typing import Any
 
 import grpc.aio
 import httpx
@@ -27,6 +28,7 @@ from decision_service.roster_source import (
     parse_demo,
 )
 from decision_service.roster_source.shadowing import shadowing
+from decision_service.roster_source.written import combos_as_written
 from decision_service.servicers.decision import DecisionServicer
 from decision_service.servicers.registry import RegistryServicers
 from decision_service.servicers.registry_desk import Desk, Tokens
@@ -90,6 +92,10 @@ class Present:
         assert self.snapshot is not None
         return self.snapshot.endpoints
 
+    def written(self, name: str) -> list[Mapping[str, Any]]:
+        assert self.snapshot is not None
+        return combos_as_written(self.snapshot, name)
+
     def names(self) -> NameIndex:
         """Built when first asked for after a change."""
         if self._names is None:
@@ -142,7 +148,7 @@ async def _assemble(
         advertised=lambda key: advertised(engine.state, key),
         channels=lambda key: channels(engine.state, key),
     )
-    decisions = DecisionServicer(engine, present.endpoints, present.names)
+    decisions = DecisionServicer(engine, present.endpoints, present.names, present.written)
     server = await start_server(
         settings.decision_bind,
         _registration(decisions, StateServicer(engine, desk, registry.note), servicers),

@@ -131,6 +131,17 @@ def stored_key(key: str) -> str:
     return key.replace(SEPARATOR, STORED_SEPARATOR)
 
 
+def as_seen(state: RoutingState, kind: str, key: str, now: int) -> Any:
+    """A record for another process that decides now: what a probe in flight closes here is closed there."""
+    value = KINDS[kind][0](state, key)
+    if kind == "breaker":
+        value["open_until"] = state.provider(key).breaker.recovers_at(now)
+    if kind == "exclusion":
+        exclusion = state.exclusion(*key.split(SEPARATOR))
+        value["until"] = exclusion.recovers_at(now) if exclusion.until else 0
+    return value
+
+
 def load(state: RoutingState, rows: Iterable[Row]) -> list[tuple[str, str]]:
     """Puts stored records into a fresh state. Answers (kind, key) of the rows that could not be read."""
     unreadable = []

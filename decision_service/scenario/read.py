@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,20 +30,26 @@ CANDIDATE_KEYS = (
     *("provider", "model", "connection", "account_tier", "input_price", "output_price", "context_window"),
     *("max_output", "capabilities", "signals"),
 )
+OVERRIDE_KEYS = ("api_key_id", "channel", "candidate", "excluded", "multiplier", "order", "strategy")
 TOP_KEYS = (
-    *("scenario", "now", "seed", "settings", "providers", "candidates", "combos", "mappings", "overrides", "events"),
+    *("scenario", "now", "seed", "settings", "providers", "candidates", "combos", "mappings", "overrides"),
+    *("state", "events"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario as understood. ``signals`` go with ``candidates``, place by place; ``now`` is epoch milliseconds."""
+    """A scenario as understood. ``signals`` go with ``candidates``, place by place; ``now`` is epoch milliseconds.
+
+    ``memory`` is what a live service remembered; empty: nothing.
+    """
 
     now: int
     seed: int
     roster: Roster
     candidates: Sequence[Candidate]
     signals: Sequence[Signals]
+    memory: Mapping[str, Any]
     events: Sequence[Mapping[str, Any]]
 
 
@@ -68,6 +74,7 @@ def read_scenario(raw: Any) -> Scenario:
         roster=_roster(given, candidates, providers),
         candidates=candidates,
         signals=[read_signals(row.get("signals"), f"candidates[{i}].signals") for i, row in enumerate(rows)],
+        memory=_object(given, "state"),
         events=_list(given, "events"),
     )
 
@@ -205,8 +212,12 @@ def _overrides(rows: Sequence[Any], ids: set[str]) -> dict[tuple[str, str], Over
     found: dict[tuple[str, str], Override] = {}
     for i, raw in enumerate(rows):
         path = f"overrides[{i}]"
-        given = read_object(raw, path, ("api_key_id", "channel", "candidate", "excluded", "multiplier"))
+        given = read_object(raw, path, OVERRIDE_KEYS)
         key = (_name(given, "api_key_id", path), _name(given, "channel", path))
+        if given.get("order") or given.get("strategy"):
+            order = tuple(map(str, given.get("order") or ()))
+            found[key] = replace(found.get(key, Override()), order=order, strategy=str(given.get("strategy") or ""))
+            continue
         candidate = _name(given, "candidate", path)
         if candidate not in ids:
             raise invalid(f"{path}.candidate", shape(candidate), "the id of a candidate")
@@ -216,5 +227,5 @@ def _overrides(rows: Sequence[Any], ids: set[str]) -> dict[tuple[str, str], Over
             excluded = excluded | {candidate}
         if given.get("multiplier") is not None:
             multipliers[candidate] = number(0.0, 1.0)(given["multiplier"], f"{path}.multiplier", TRUSTED)
-        found[key] = Override(excluded, multipliers)
+        found[key] = replace(old, excluded=excluded, multipliers=multipliers)
     return found

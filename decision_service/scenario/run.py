@@ -8,12 +8,22 @@ from typing import Any
 from decision_service.kernel.apply import commit, tick
 from decision_service.kernel.decide import Decision, decide
 from decision_service.kernel.dice import Dice
-from decision_service.kernel.model import Controls, Outcome, OutcomeClass, QuotaWindow, Refused, Request, Turn
+from decision_service.kernel.model import (
+    Controls,
+    Operation,
+    Outcome,
+    OutcomeClass,
+    QuotaWindow,
+    Refused,
+    Request,
+    Turn,
+)
 from decision_service.kernel.observe import observe, target_id_of
 from decision_service.kernel.scoring import breakdown
 from decision_service.kernel.state import RoutingState
 from decision_service.policy.fields import Reader, flag, number, read_object, shape, text, whole
 from decision_service.policy.known import TRUSTED
+from decision_service.scenario.memory import apply_memory
 from decision_service.scenario.read import Scenario
 from decision_service.scenario.signals import apply_signals, read_window
 from service_kit.errors import invalid
@@ -55,6 +65,8 @@ class Simulation:
         self.decisions: list[Decision | None] = []
         for candidate, signals in zip(scenario.candidates, scenario.signals, strict=True):
             apply_signals(self.state, candidate, signals, self.now)
+        if scenario.memory:
+            apply_memory(self.state, scenario.memory)
 
     def decide(self, raw: Any, path: str) -> dict[str, Any]:
         number_ = len(self.decisions)
@@ -143,7 +155,10 @@ def read_request(given: Mapping[str, Any], path: str) -> Request:
         for name, read in CONTROLS.items()
         if given.get(name) is not None
     }
-    return Request(**values, controls=Controls(**controls))
+    operation = given.get("operation", Operation.CHAT)
+    if operation not in list(Operation):
+        raise invalid(f"{path}.operation", shape(operation), ", ".join(Operation))
+    return Request(**values, operation=Operation(operation), controls=Controls(**controls))
 
 
 def _targets(decision: Decision) -> list[str]:

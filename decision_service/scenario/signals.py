@@ -84,7 +84,7 @@ def apply_signals(state: RoutingState, candidate: Candidate, signals: Signals, n
     if signals.quota is not None:
         account.fixed_quota = True
         for window, resets_in_s in signals.quota:
-            reset_at = None if resets_in_s is None else now + int(resets_in_s * 1000)
+            reset_at = None if resets_in_s is None else now + round(resets_in_s * 1000)
             account.quota = {**account.quota, window.name: replace(window, reset_at=reset_at)}
     if signals.breaker and SEVERITY[signals.breaker] > SEVERITY[provider.breaker.phase(now)]:
         rest = BREAKER_LIMITS[candidate.provider_class].reset_ms if signals.breaker is Phase.OPEN else 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
 import grpc
+import orjson
 from sqlalchemy.exc import SQLAlchemyError
 
 from decision_service import wire
@@ -17,12 +18,14 @@ from decision_service.kernel.model import Outcome, Refused
 from decision_service.kernel.screening import unavailable
 from decision_service.names import NameIndex
 from decision_service.repeats import Repeats
+from decision_service.scenario.write import write_scenario
 from decision_service.servicers.saving import BUSY, SAVE_TIMEOUT_S, saved
 from omniroute.decision.v1 import decision_pb2 as pb
 from omniroute.decision.v1 import decision_pb2_grpc
 from service_kit.errors import Reason, ServiceError, invalid
 
 Context = Any
+Written = Callable[[str], Iterable[Mapping[str, Any]]]
 MOST_OUTCOMES = 1_000
 PAGE, LARGEST_PAGE = 50, 1_000
 
@@ -30,10 +33,18 @@ PAGE, LARGEST_PAGE = 50, 1_000
 class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
     """The decision methods. Those that only read or change memory are plain functions."""
 
-    def __init__(self, engine: Engine, endpoints: Callable[[], wire.Endpoints], names: Callable[[], NameIndex]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        endpoints: Callable[[], wire.Endpoints],
+        names: Callable[[], NameIndex],
+        written: Written = lambda _name: (),
+    ) -> None:
+        """``written`` gives a stored combo and those that it refers to, as an operator writes them."""
         self._engine = engine
         self._endpoints = endpoints
         self._names = names
+        self._written = written
         self._repeats = Repeats()
         self.history = History()
 
@@ -139,7 +150,11 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
         except ServiceError as error:
             return pb.ExplainResponse(error=wire.error_out(self._with_near_names(error, request.request.model)))
         version = self._engine.state.seq
-        return pb.ExplainResponse(decision=wire.decision_out(decision, "", version, self._endpoints(), True))
+        response = pb.ExplainResponse(decision=wire.decision_out(decision, "", version, self._endpoints(), True))
+        if request.include_scenario:
+            scenario = write_scenario(decision, self._written(decision.combo.name))
+            response.scenario = orjson.dumps(scenario, option=orjson.OPT_INDENT_2).decode()
+        return response
 
     def ListCandidates(self, request: pb.ListCandidatesRequest, context: Context) -> pb.ListCandidatesResponse:
         if not request.model:

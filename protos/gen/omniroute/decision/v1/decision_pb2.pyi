@@ -1386,6 +1386,9 @@ class ExplainRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUEST_FIELD_NUMBER: _builtins.int
+    INCLUDE_SCENARIO_FIELD_NUMBER: _builtins.int
+    include_scenario: _builtins.bool
+    """Asks for the scenario."""
     @_builtins.property
     def request(self) -> Global___DecideRequest:
         """The request; nothing it names is changed."""
@@ -1394,10 +1397,11 @@ class ExplainRequest(_message.Message):
         self,
         *,
         request: Global___DecideRequest | None = ...,
+        include_scenario: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_scenario", b"include_scenario", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
