@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from decision_service.kernel.controls import Wishes, adaptive_effort, read_controls
 from decision_service.kernel.draft import Ask, Draft, Effect, Readmit
@@ -12,6 +12,7 @@ from decision_service.kernel.factors import Scene
 from decision_service.kernel.handoff import HandOff, hand_off
 from decision_service.kernel.health import Phase
 from decision_service.kernel.keys import Demand, KeyUsage, limited, over_limit
+from decision_service.kernel.knowledge.specificity import specificity_of
 from decision_service.kernel.live import Member
 from decision_service.kernel.model import SECOND, Advice, Combo, Rejection, Request, Shape, Turn
 from decision_service.kernel.ordering import distinct, ordered, strategy_of
@@ -124,15 +125,22 @@ def decide(request: Request, state: RoutingState, turn: Turn, advice: Advice | N
         timeouts=timeouts,
         lease_ms=min(REQUEST_TIMEOUT_MS, sum(timeouts)) + LEASE_GRACE_MS,
         probe=chain[0].id in due or _half_open(chain[0], turn.now),
-        effort=adaptive_effort(request, ask.wishes),
+        effort=adaptive_effort(ask.request, ask.wishes),
         hand_off=hand_off(chain, ask),
         demand=_demand(chain, plan, ask),
         opened=(*ask.pool.opened, *draft.opened),
     )
 
 
+def scope_of(combo: Combo, pool: Pool, key_id: str) -> str:
+    """What a policy's rotations, counters and exclusions belong to: itself, or itself and the key that changes it."""
+    return f"{combo.name}@{key_id}" if pool.strategy else combo.name
+
+
 def _ask(request: Request, state: RoutingState, turn: Turn, advice: Advice | None) -> Ask:
     combo = state.combo(request.model)
+    if combo.config.complexity_aware_routing and request.specificity is None:
+        request = replace(request, specificity=specificity_of(request))
     pool = state.pool(combo, request.model, request.api_key_id)
     key = pin_key(request)
     return Ask(
@@ -142,7 +150,7 @@ def _ask(request: Request, state: RoutingState, turn: Turn, advice: Advice | Non
         pool=pool,
         turn=turn,
         wishes=read_controls(request),
-        scope=f"{combo.name}@{request.api_key_id}" if pool.strategy else combo.name,
+        scope=scope_of(combo, pool, request.api_key_id),
         incident=in_incident(pool, state.log, turn.now),
         pin=state.pins.get(key) if key and sticky(request, combo, state.roster) else None,
         advice=advice,

@@ -6,11 +6,19 @@ from collections.abc import Mapping
 
 from decision_service.kernel.draft import Ask
 from decision_service.kernel.health import Phase
-from decision_service.kernel.live import ChangeLog
+from decision_service.kernel.live import ChangeLog, Member
 from decision_service.kernel.model import Refused, Rejection
 from decision_service.kernel.pool import Pool, Unit
 from decision_service.kernel.recall import pinned
-from decision_service.kernel.screening import WINDOW_FILTERS, Needs, earliest_recovery, first_filters, incapable
+from decision_service.kernel.screening import (
+    WINDOW_FILTERS,
+    Needs,
+    earliest_recovery,
+    first_filters,
+    incapable,
+    unavailable,
+)
+from decision_service.kernel.state import RoutingState
 
 
 def eligible(needs: Needs, ask: Ask, rejected: dict[str, Rejection]) -> list[Unit]:
@@ -26,6 +34,15 @@ def eligible(needs: Needs, ask: Ask, rejected: dict[str, Rejection]) -> list[Uni
     if not units:
         raise refusal(pool, needs, rejected, now)
     return units
+
+
+def unreachable(member: Member, scope: str, state: RoutingState, now: int) -> Rejection | None:
+    """Why a member cannot be chosen in a scope now, whatever the request; None: it can."""
+    stop = unavailable(member, now)
+    exclusion = state.exclusion(scope, member.id)
+    if stop is None and exclusion.out(now):
+        return Rejection("exclusion", "excluded by score", exclusion.recovers_at(now))
+    return stop
 
 
 def available(stops: Mapping[int, Rejection], ask: Ask, rejected: dict[str, Rejection]) -> list[Unit]:

@@ -29,7 +29,7 @@ from decision_service.kernel.weights import normalised, shares
 SHEETS_KEPT = 16
 EXTRA = "extra"
 NO_OVERRIDE = Override()
-SheetKey = tuple[int, str, float | None]
+SheetKey = tuple[int, str, EconomicTier | None]
 ALWAYS_EXPANDED = frozenset({"auto", "reset-aware", "reset-window", "headroom", "quota-weighted"})
 # Under these a candidate is one choice, by however many steps it comes.
 ONCE_EACH = ALWAYS_EXPANDED | {"random", "lkgp"}
@@ -120,14 +120,14 @@ class Pool:
         for place, unit in enumerate(self.units):
             unit.place = place
 
-    def sheet(self, weights: Mapping[str, float], task_type: str, hint: float | None) -> Sheet:
-        """The kept scores for these weights, task and hint; only the last few are kept."""
-        key = (id(weights), task_type, hint)
+    def sheet(self, weights: Mapping[str, float], task_type: str, hinted: EconomicTier | None) -> Sheet:
+        """The kept scores for these weights, task and recommended tier; only the last few are kept."""
+        key = (id(weights), task_type, hinted)
         sheet = self._sheets.get(key)
         if sheet is None or sheet.weights is not weights:
             while len(self._sheets) >= SHEETS_KEPT:
                 del self._sheets[next(iter(self._sheets))]
-            sheet = self._sheets[key] = Sheet(self.members, weights, task_type, hint)
+            sheet = self._sheets[key] = Sheet(self.members, weights, task_type, hinted)
         return sheet
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from decision_service.kernel.draft import Ask, Draft
 from decision_service.kernel.factors import FACTORS, Scene, survey
+from decision_service.kernel.knowledge.tiers import recommended_tier
 from decision_service.kernel.live import Member
 from decision_service.kernel.pool import Unit
 from decision_service.kernel.recall import cache_key, rendezvous_winner
@@ -34,7 +35,8 @@ def score_units(units: Sequence[Unit], ask: Ask, draft: Draft) -> list[float]:
     if draft.weights["cacheAffinity"] > 0.0 and (key := cache_key(request, ask.state.roster)):
         winner = rendezvous_winner(members, key)
     if ask.pool.flat:
-        sheet = ask.pool.sheet(draft.weights, draft.task_type, request.specificity)
+        hinted = None if request.specificity is None else recommended_tier(request.specificity)
+        sheet = ask.pool.sheet(draft.weights, draft.task_type, hinted)
         sheet.sync(ask.state.log, now)
         places = None if len(units) == len(ask.pool.units) else [unit.place for unit in units]
         values = sheet.scores(places, request, now, winner)

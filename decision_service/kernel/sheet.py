@@ -19,9 +19,9 @@ from decision_service.kernel.factors import (
     survey,
 )
 from decision_service.kernel.knowledge.fitness import fitness
-from decision_service.kernel.knowledge.tiers import TIER_RANK, recommended_tier, specificity_match
+from decision_service.kernel.knowledge.tiers import TIER_RANK, tier_match
 from decision_service.kernel.live import ChangeLog, Member, Record
-from decision_service.kernel.model import ProviderClass, Request
+from decision_service.kernel.model import EconomicTier, ProviderClass, Request
 from decision_service.kernel.statistics import clamp01
 
 UNKNOWN = -1.0
@@ -51,13 +51,17 @@ class Columns:
 
 
 class Sheet:
-    """Kept columns of the members of a pool, for one set of ``weights``, one task type and one specificity hint."""
+    """Kept columns of the members of a pool: for one set of ``weights``, one task type, and the economic tier that a
+    specificity hint recommends (None: no hint).
+    """
 
-    def __init__(self, members: Sequence[Member], weights: Mapping[str, float], task: str, hint: float | None) -> None:
+    def __init__(
+        self, members: Sequence[Member], weights: Mapping[str, float], task: str, hinted: EconomicTier | None
+    ) -> None:
         self._members = members
         self.weights = weights
         self._task = task
-        self._hint = hint
+        self._hinted = hinted
         self._places: dict[Record, list[int]] = {}
         self._crowds: dict[int, Sequence[int]] = {}
         self._busy: set[int] = set()
@@ -115,9 +119,9 @@ class Sheet:
         weights, statistics = self.weights, member.target.statistics
         remaining, tier = member.account.remaining(now), member.candidate.economic_tier
         affinity = match = 0.5
-        if self._hint is not None:
-            affinity = TIER_DISTANCE[abs(TIER_RANK[tier] - TIER_RANK[recommended_tier(self._hint)])]
-            match = specificity_match(tier, self._hint)
+        if self._hinted is not None:
+            affinity = TIER_DISTANCE[abs(TIER_RANK[tier] - TIER_RANK[self._hinted])]
+            match = tier_match(tier, self._hinted)
         return (
             sum(weights[name] * value for name, value in ASSUMED.items())
             + weights["connectionDensity"] * density

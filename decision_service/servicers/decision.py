@@ -14,8 +14,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from decision_service import wire
 from decision_service.engine import Engine, Receipt
 from decision_service.history import History
+from decision_service.kernel.decide import scope_of
+from decision_service.kernel.eligible import unreachable
 from decision_service.kernel.model import Outcome, Refused
-from decision_service.kernel.screening import unavailable
 from decision_service.names import NameIndex
 from decision_service.repeats import Repeats
 from decision_service.scenario.write import write_scenario
@@ -165,8 +166,9 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
         except Refused as refused:
             raise self._with_near_names(self._engine.refusal(refused), request.model) from None
         pool = state.pool(combo, request.model, request.api_key_id)
+        scope = scope_of(combo, pool, request.api_key_id)
         views = [
-            wire.candidate_view_out(member, pool.rejected.get(member.id) or unavailable(member, now), now)
+            wire.candidate_view_out(member, pool.rejected.get(member.id) or unreachable(member, scope, state, now), now)
             for member in pool.every
         ]
         return pb.ListCandidatesResponse(combo=combo.name, candidates=views)

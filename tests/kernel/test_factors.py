@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from decision_service.kernel.model import (
     MINUTE,
     EconomicTier,
     ModelFacts,
+    Outcome,
+    OutcomeClass,
     ProviderClass,
     QuotaWindow,
     Request,
@@ -244,6 +247,13 @@ def test_an_estimate_and_what_was_used() -> None:
     known = candidate(input_price=2.0, output_price=8.0, cached_input_price=0.5)
     assert estimate(known, Request("m", input_tokens=1_000)) == pytest.approx((2_000 + 256 * 8) / 1e6)
     assert estimate(known, Request("m", input_tokens=1_000, max_output_tokens=0)) == pytest.approx(0.002)
-    assert actual(known, 1_000, 10, 400) == pytest.approx((600 * 2 + 400 * 0.5 + 80) / 1e6)
-    assert actual(known, 100, 0, 4_000) == pytest.approx(100 * 0.5 / 1e6), "no more can be cached than was sent"
-    assert actual(candidate(input_price=2.0), 1_000, 0, 1_000) == pytest.approx(0.002)
+    assert actual(known, used(1_000, 10, 400)) == pytest.approx((600 * 2 + 400 * 0.5 + 80) / 1e6)
+    assert actual(known, used(100, 0, 4_000)) == pytest.approx(100 * 0.5 / 1e6), "no more can be cached than was sent"
+    assert actual(candidate(input_price=2.0), used(1_000, 0, 1_000)) == pytest.approx(0.002)
+    assert actual(known, replace(used(1_000, 10, 0), cost_usd=0.5)) == 0.5, "what was billed is believed"
+    assert actual(known, used(0, 0, 0)) == 0.0
+
+
+def used(input_tokens: int, output_tokens: int, cached_tokens: int) -> Outcome:
+    tokens = {"input_tokens": input_tokens, "output_tokens": output_tokens, "cached_tokens": cached_tokens}
+    return Outcome("d", 1, "1", OutcomeClass.SUCCESS, 0, **tokens)

@@ -43,5 +43,10 @@ _MISMATCH = {EconomicTier.FREE: 0.2, EconomicTier.CHEAP: 0.4, EconomicTier.PREMI
 
 
 def specificity_match(tier: EconomicTier, specificity: float) -> float:
+    """How well a tier fits a hint of 0..100."""
+    return tier_match(tier, recommended_tier(specificity))
+
+
+def tier_match(tier: EconomicTier, recommended: EconomicTier) -> float:
     """0.9 where the tier is the recommended one, else what the tier gives for a mismatch."""
-    return 0.9 if tier is recommended_tier(specificity) else _MISMATCH[tier]
+    return 0.9 if tier is recommended else _MISMATCH[tier]
