@@ -255,5 +255,13 @@ def test_an_estimate_and_what_was_used() -> None:
 
 
 def used(input_tokens: int, output_tokens: int, cached_tokens: int) -> Outcome:
-    tokens = {"input_tokens": input_tokens, "output_tokens": output_tokens, "cached_tokens": cached_tokens}
-    return Outcome("d", 1, "1", OutcomeClass.SUCCESS, 0, **tokens)
+    return Outcome(
+        "d",
+        1,
+        "1",
+        OutcomeClass.SUCCESS,
+        0,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cached_tokens=cached_tokens,
+    )
