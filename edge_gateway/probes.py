@@ -12,12 +12,14 @@ from edge_gateway.models import as_json
 from service_kit import metrics
 
 FRESH_S = 1.0
+RETRY_S = 0.1
 
 Health = Callable[[], Awaitable[Mapping[str, str]]]
 
 
 class Probes:
-    """``health`` answers ``ok`` or why not, by what it checked; it is asked once a second at most.
+    """``health`` answers ``ok`` or why not, by what it checked; it is asked once a second at most, and more often while
+    something is not ready.
 
     ``clock`` is monotonic, in seconds.
     """
@@ -41,9 +43,12 @@ class Probes:
         async with self._lock:
             if self._clock() >= self._fresh_until:
                 self._checks = await self._health()
-                self._fresh_until = self._clock() + FRESH_S
-        ready = all(check == "ok" for check in self._checks.values())
+                self._fresh_until = self._clock() + (FRESH_S if self._all_well() else RETRY_S)
+        ready = self._all_well()
         return as_json({"ready": ready, "checks": dict(self._checks)}, 200 if ready else 503)
+
+    def _all_well(self) -> bool:
+        return all(check == "ok" for check in self._checks.values())
 
     async def figures(self, _request: Request) -> Response:
         """``GET /metrics``."""
