@@ -92,6 +92,7 @@ class Connection:
     """One account with a provider.
 
     ``models`` are the models that a channel's pool gets from it (empty: the provider's first catalogue model).
+    ``closed``: it serves no others, where another connection of its provider lists what is asked for.
     ``usable`` says that a credential is present; ``usable_until`` is the end of an OAuth token that cannot be renewed.
     """
 
@@ -101,6 +102,7 @@ class Connection:
     usable: bool = True
     usable_until: int | None = None
     models: tuple[str, ...] = ()
+    closed: bool = False
     account_tier: str = "standard"
 
 

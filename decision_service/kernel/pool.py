@@ -163,7 +163,8 @@ def _channel_units(roster: Roster, records: RecordsOf) -> Iterable[Unit]:
 
 def _connections_of(step: Step, roster: Roster) -> Sequence[Connection]:
     if step.connection is None:
-        return roster.accounts.get(step.provider, ())
+        accounts = roster.accounts.get(step.provider, ())
+        return [c for c in accounts if not c.closed or step.model in c.models] or accounts
     connection = roster.connections.get((step.provider, step.connection))
     return (connection,) if connection else ()
 
