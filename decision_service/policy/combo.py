@@ -103,7 +103,7 @@ def _check_fit(combo: Combo) -> None:
 
 
 def _within(path: str, error: ServiceError) -> ServiceError:
-    field = f"{path}.{error.field}" if error.field else path
-    return ServiceError(
-        error.reason, error.message.replace(error.field, field, 1) if error.field else error.message, field=field
-    )
+    if not error.field:
+        return ServiceError(error.reason, path + error.message, field=path)
+    field = f"{path}.{error.field}"
+    return ServiceError(error.reason, error.message.replace(error.field, field, 1), field=field)

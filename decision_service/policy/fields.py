@@ -17,7 +17,7 @@ Reader = Callable[[Any, str, Known], Any]
 
 SHOWN_CHARS = 60
 MOST_WHOLE = 2**31 - 1
-LARGEST = 2**63
+LARGEST = 2**64
 
 
 def shape(value: Any) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from decision_service.kernel.grammar import CHANNELS
 from decision_service.kernel.model import (
     Candidate,
     Combo,
@@ -19,8 +20,9 @@ from decision_service.kernel.model import (
 )
 from decision_service.kernel.roster import Roster
 from decision_service.policy import Known, parse_combos, parse_settings
-from decision_service.policy.fields import flag, number, read_object, shape, text, whole
+from decision_service.policy.fields import choice, each, flag, number, read_object, shape, text, whole
 from decision_service.policy.known import TRUSTED
+from decision_service.policy.vocabulary import STRATEGIES
 from decision_service.scenario.signals import SIGNALS, Signals, read_signals
 from service_kit.errors import invalid
 
@@ -68,26 +70,31 @@ def read_scenario(raw: Any) -> Scenario:
         if candidate.id in seen:
             raise invalid(f"candidates[{i}]", f"a second {candidate.id!r}", "candidate ids that differ")
         seen.add(candidate.id)
+    now = _instant(given.get("now", "2026-01-01T00:00:00Z"))
     return Scenario(
-        now=_instant(given.get("now", "2026-01-01T00:00:00Z")),
+        now=now,
         seed=whole(0, 2**63 - 1)(given.get("seed", 0), "seed", TRUSTED),
         roster=_roster(given, candidates, providers),
         candidates=candidates,
-        signals=[read_signals(row.get("signals"), f"candidates[{i}].signals") for i, row in enumerate(rows)],
+        signals=[read_signals(row.get("signals"), f"candidates[{i}].signals", now) for i, row in enumerate(rows)],
         memory=_object(given, "state"),
         events=_list(given, "events"),
     )
 
 
 def _object(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = given.get(key) or {}
+    value = given.get(key)
+    if value is None:
+        return {}
     if not isinstance(value, Mapping):
         raise invalid(key, shape(value), "an object")
     return value
 
 
 def _list(given: Mapping[str, Any], key: str) -> Sequence[Any]:
-    value = given.get(key) or []
+    value = given.get(key)
+    if value is None:
+        return []
     if not isinstance(value, list):
         raise invalid(key, shape(value), "a list")
     return value
@@ -106,7 +113,7 @@ def _instant(value: Any) -> int:
 def _providers(given: Mapping[str, Any]) -> dict[str, ProviderClass]:
     classes = {}
     for name, raw in given.items():
-        value = read_object(raw or {}, f"providers.{name}", ("class",)).get("class", "api_key")
+        value = read_object({} if raw is None else raw, f"providers.{name}", ("class",)).get("class", "api_key")
         if value not in list(ProviderClass):
             raise invalid(f"providers.{name}.class", shape(value), ", ".join(ProviderClass))
         classes[str(name)] = ProviderClass(value)
@@ -115,7 +122,7 @@ def _providers(given: Mapping[str, Any]) -> dict[str, ProviderClass]:
 
 def _candidate(raw: Any, path: str, providers: Mapping[str, ProviderClass]) -> Candidate:
     given = read_object(raw, path, CANDIDATE_KEYS)
-    read_object(given.get("signals") or {}, f"{path}.signals", SIGNALS)
+    signals = {} if given.get("signals") is None else read_object(given["signals"], f"{path}.signals", SIGNALS)
     provider, model, connection = (_name(given, key, path) for key in ("provider", "model", "connection"))
     has, lacks = _capabilities(given.get("capabilities"), f"{path}.capabilities")
     facts = ModelFacts(
@@ -125,11 +132,10 @@ def _candidate(raw: Any, path: str, providers: Mapping[str, ProviderClass]) -> C
         max_output=_optional(given, "max_output", path, whole(0)),
         has=has,
         lacks=lacks,
-        fitness=_fitness((given.get("signals") or {}).get("fitness"), f"{path}.signals.fitness"),
+        fitness=_fitness(signals.get("fitness"), f"{path}.signals.fitness"),
     )
-    return Candidate(
-        provider, model, connection, providers[provider], str(given.get("account_tier") or "standard"), facts
-    )
+    tier = _optional(given, "account_tier", path, text(32))
+    return Candidate(provider, model, connection, providers[provider], tier or "standard", facts)
 
 
 def _name(given: Mapping[str, Any], key: str, path: str) -> str:
@@ -169,7 +175,9 @@ def _roster(given: Mapping[str, Any], candidates: Sequence[Candidate], classes: 
         models[candidate.provider][candidate.model] = None
         accounts.setdefault((candidate.provider, candidate.connection), []).append(candidate)
     connections = {
-        key: Connection(key[1], key[0], models=tuple(c.model for c in group), account_tier=group[0].account_tier)
+        key: Connection(
+            key[1], key[0], models=tuple(c.model for c in group), closed=True, account_tier=group[0].account_tier
+        )
         for key, group in accounts.items()
     }
     settings = parse_settings(_object(given, "settings"))
@@ -208,15 +216,24 @@ def _mapping(raw: Any, path: str, combos: Mapping[str, Any]) -> ModelMapping:
     return ModelMapping(pattern, combo, whole(-(2**31))(given.get("priority", 0), f"{path}.priority", TRUSTED))
 
 
+def _channel(given: Mapping[str, Any], path: str) -> str:
+    """The resolved channel: `floor` reads `cheap`, a flat id what it stands for."""
+    name = _name(given, "channel", path)
+    if name not in CHANNELS:
+        raise invalid(f"{path}.channel", shape(name), "what may follow auto/, or auto itself")
+    return CHANNELS[name].name
+
+
 def _overrides(rows: Sequence[Any], ids: set[str]) -> dict[tuple[str, str], Override]:
     found: dict[tuple[str, str], Override] = {}
     for i, raw in enumerate(rows):
         path = f"overrides[{i}]"
         given = read_object(raw, path, OVERRIDE_KEYS)
-        key = (_name(given, "api_key_id", path), _name(given, "channel", path))
-        if given.get("order") or given.get("strategy"):
-            order = tuple(map(str, given.get("order") or ()))
-            found[key] = replace(found.get(key, Override()), order=order, strategy=str(given.get("strategy") or ""))
+        key = (_name(given, "api_key_id", path), _channel(given, path))
+        order = _optional(given, "order", path, each(text(800, least=1), 1_000))
+        strategy = _optional(given, "strategy", path, choice(("", *STRATEGIES)))
+        if order or strategy:
+            found[key] = replace(found.get(key, Override()), order=order or (), strategy=strategy or "")
             continue
         candidate = _name(given, "candidate", path)
         if candidate not in ids:

@@ -13,7 +13,6 @@ from decision_service.kernel.model import (
     Operation,
     Outcome,
     OutcomeClass,
-    QuotaWindow,
     Refused,
     Request,
     Turn,
@@ -21,20 +20,21 @@ from decision_service.kernel.model import (
 from decision_service.kernel.observe import observe, target_id_of
 from decision_service.kernel.scoring import breakdown
 from decision_service.kernel.state import RoutingState
-from decision_service.policy.fields import Reader, flag, number, read_object, shape, text, whole
+from decision_service.policy.fields import Reader, choice, flag, number, read_object, shape, text, whole
 from decision_service.policy.known import TRUSTED
 from decision_service.scenario.memory import apply_memory
 from decision_service.scenario.read import Scenario
-from decision_service.scenario.signals import apply_signals, read_window
+from decision_service.scenario.signals import apply_signals, read_windows, telemetry
 from service_kit.errors import invalid
 
 COUNT = whole(0, 2**53)
+SEED = whole(0, 2**64 - 1)
 ANY_TEXT = text(20_000)
 CONTROLS: Mapping[str, Reader] = {
     "mode": ANY_TEXT,
-    "budget_usd": number(float("-inf")),
+    "budget_usd": telemetry,
     "budget_fallback": ANY_TEXT,
-    "min_context_tokens": COUNT,
+    "min_context_tokens": whole(-(2**53), 2**53),
     "effort": ANY_TEXT,
 }
 FEATURES: Mapping[str, Reader] = {
@@ -46,8 +46,9 @@ FEATURES: Mapping[str, Reader] = {
     **dict.fromkeys(("input_tokens", "max_output_tokens", "tool_count", "tool_rounds"), COUNT),
     **dict.fromkeys(("tool_results_before_last_user", "last_user_chars", "context_tokens_to_last_user"), COUNT),
     "specificity": number(0.0, 100.0),
+    "operation": lambda value, path, known: Operation(choice(Operation)(value, path, known)),
 }
-DECIDE_KEYS = (*FEATURES, *CONTROLS, "seed", "operation")
+DECIDE_KEYS = (*FEATURES, *CONTROLS, "seed")
 REPORT_KEYS = (
     *("decision", "attempt", "target", "outcome_class", "http_status", "latency_ms", "ttft_ms", "input_tokens"),
     *("output_tokens", "cached_tokens", "cost_usd", "retry_after_ms", "model_scoped", "next_target", "final"),
@@ -72,7 +73,8 @@ class Simulation:
         number_ = len(self.decisions)
         given = read_object(raw, path, DECIDE_KEYS)
         request = read_request(given, path)
-        seed = COUNT(given.get("seed", self.seed + number_), f"{path}.seed", TRUSTED)
+        own = given.get("seed")
+        seed = self.seed + number_ if own is None else SEED(own, f"{path}.seed", TRUSTED)
         tick(self.state, self.now)
         try:
             decision = decide(request, self.state, Turn(self.now, seed, Dice(seed)))
@@ -102,11 +104,11 @@ class Simulation:
         if kind not in list(OutcomeClass):
             raise invalid(f"{path}.outcome_class", shape(kind), ", ".join(OutcomeClass))
         counts = ("http_status", "latency_ms", "ttft_ms", "input_tokens", "output_tokens", "cached_tokens")
-        hint = given.get("retry_after_ms")
+        hint, target = given.get("retry_after_ms"), given.get("target")
         return Outcome(
             decision_id=decision_id,
             attempt=whole(1)(given.get("attempt", 1), f"{path}.attempt", TRUSTED),
-            target_id=_target_id(given.get("target", decision.chain[0].id), decision, f"{path}.target"),
+            target_id=_target_id(decision.chain[0].id if target is None else target, decision, f"{path}.target"),
             next_target_id=_target_id(given.get("next_target"), decision, f"{path}.next_target"),
             outcome_class=OutcomeClass(kind),
             at=self.now,
@@ -115,15 +117,9 @@ class Simulation:
             final=flag(given.get("final", kind == OutcomeClass.SUCCESS), f"{path}.final", TRUSTED),
             finish_reason=ANY_TEXT(given.get("finish_reason", ""), f"{path}.finish_reason", TRUSTED),
             cost_usd=number(0.0)(given.get("cost_usd", 0.0), f"{path}.cost_usd", TRUSTED),
-            quota=tuple(self._windows(given.get("quota") or [], f"{path}.quota")),
+            quota=read_windows(given.get("quota"), f"{path}.quota", self.now),
             **{name: COUNT(given.get(name, 0), f"{path}.{name}", TRUSTED) for name in counts},
         )
-
-    def _windows(self, rows: Any, path: str) -> Iterator[QuotaWindow]:
-        for i, row in enumerate(rows):
-            window, resets_in_s = read_window(row, f"{path}[{i}]")
-            reset_at = None if resets_in_s is None else self.now + int(resets_in_s * 1000)
-            yield QuotaWindow(window.name, window.remaining, reset_at, window.limit_reached)
 
 
 def _target_id(candidate_id: Any, decision: Decision, path: str) -> str:
@@ -143,7 +139,7 @@ def _target_id(candidate_id: Any, decision: Decision, path: str) -> str:
 
 def read_request(given: Mapping[str, Any], path: str) -> Request:
     """The request of a decide event."""
-    if "model" not in given:
+    if given.get("model") is None:
         raise invalid(f"{path}.model", "nothing", "a model string")
     values = {
         name: read(given[name], f"{path}.{name}", TRUSTED)
@@ -155,10 +151,7 @@ def read_request(given: Mapping[str, Any], path: str) -> Request:
         for name, read in CONTROLS.items()
         if given.get(name) is not None
     }
-    operation = given.get("operation", Operation.CHAT)
-    if operation not in list(Operation):
-        raise invalid(f"{path}.operation", shape(operation), ", ".join(Operation))
-    return Request(**values, operation=Operation(operation), controls=Controls(**controls))
+    return Request(**values, controls=Controls(**controls))
 
 
 def _targets(decision: Decision) -> list[str]:

@@ -247,21 +247,20 @@ def test_an_estimate_and_what_was_used() -> None:
     known = candidate(input_price=2.0, output_price=8.0, cached_input_price=0.5)
     assert estimate(known, Request("m", input_tokens=1_000)) == pytest.approx((2_000 + 256 * 8) / 1e6)
     assert estimate(known, Request("m", input_tokens=1_000, max_output_tokens=0)) == pytest.approx(0.002)
-    assert actual(known, used(1_000, 10, 400)) == pytest.approx((600 * 2 + 400 * 0.5 + 80) / 1e6)
-    assert actual(known, used(100, 0, 4_000)) == pytest.approx(100 * 0.5 / 1e6), "no more can be cached than was sent"
-    assert actual(candidate(input_price=2.0), used(1_000, 0, 1_000)) == pytest.approx(0.002)
-    assert actual(known, replace(used(1_000, 10, 0), cost_usd=0.5)) == 0.5, "what was billed is believed"
-    assert actual(known, used(0, 0, 0)) == 0.0
 
 
-def used(input_tokens: int, output_tokens: int, cached_tokens: int) -> Outcome:
-    return Outcome(
-        "d",
-        1,
-        "1",
-        OutcomeClass.SUCCESS,
-        0,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        cached_tokens=cached_tokens,
-    )
+@pytest.mark.parametrize(
+    ("used", "facts", "usd"),
+    [
+        ((1_000, 10, 400), {"cached_input_price": 0.5}, (600 * 2 + 400 * 0.5 + 10 * 8) / 1e6),
+        ((1_000, 10, 400), {}, (1_000 * 2 + 10 * 8) / 1e6),
+        ((100, 0, 4_000), {"cached_input_price": 0.5}, 100 * 0.5 / 1e6),  # no more can be cached than was sent
+        ((0, 0, 0), {}, 0.0),
+    ],
+)
+def test_the_cost_of_what_was_used(used: tuple[int, int, int], facts: dict[str, float], usd: float) -> None:
+    known = candidate(input_price=2.0, output_price=8.0, **facts)
+    sent, got, cached = used
+    told = Outcome("d", 1, "1", OutcomeClass.SUCCESS, 0, input_tokens=sent, output_tokens=got, cached_tokens=cached)
+    assert actual(known, told) == pytest.approx(usd)
+    assert actual(known, replace(told, cost_usd=0.7)) == 0.7, "what the upstream says counts"
