@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from decision_service.kernel.grammar import resolve
 from decision_service.kernel.health import NOT_EXCLUDED, Exclusion
@@ -16,6 +18,9 @@ from decision_service.kernel.plan import Plan
 from decision_service.kernel.pool import Pool, compile_pool
 from decision_service.kernel.recall import Good, GoodKey, Pin, PinKey, Recent, Summary
 from decision_service.kernel.roster import Roster
+
+if TYPE_CHECKING:
+    from decision_service.kernel.routers import RouterStrategy
 
 POOLS_KEPT = 4_096
 TICKETS_KEPT = 100_000
@@ -133,6 +138,7 @@ class Exclusions(dict[tuple[str, str], Exclusion]):
 
 
 _NO_EXCLUSIONS: Mapping[str, Exclusion] = {}
+_NO_ROUTERS: Mapping[str, RouterStrategy] = MappingProxyType({})
 
 
 class RoutingState:
@@ -141,11 +147,12 @@ class RoutingState:
     ``seq`` numbers events; ``log`` tells which records changed. ``counters`` belong to rotating groups; ``rotations``,
     ``decks`` and ``deficits`` to combos; ``exclusions`` to (scope, candidate id); ``step_leases`` to (scope, unit key);
     ``pins``, ``goods`` and ``summaries`` to conversations. ``touched`` collects what changed and outlives a restart, as
-    (kind, key); whoever stores it clears it.
+    (kind, key); whoever stores it clears it. ``routers`` are the router strategies beside the built-in ones, by name.
     """
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: Roster, routers: Mapping[str, RouterStrategy] = _NO_ROUTERS) -> None:
         self.roster = roster
+        self.routers = routers
         self.seq = 0
         self.log = ChangeLog()
         self.providers: dict[str, ProviderRecord] = {}

@@ -116,7 +116,8 @@ def _routed(scored: Scored, ask: Ask, draft: Draft) -> int:
         if member is not None:
             draft.reason = "the conversation goes on where it was served"
             return scored.members.index(member)
-    return ROUTER_STRATEGIES[name](scored, ask, draft)
+    router = ROUTER_STRATEGIES.get(name) or ask.state.routers[name]
+    return router(scored, ask, draft)
 
 
 def _chain(scored: Scored, first: int) -> list[int]:
