@@ -12,6 +12,8 @@ from decision_service.kernel.recall import cache_key, pinned, rendezvous
 PLACES_ITS_OWN = frozenset({"auto", "quota-weighted", "priority"})
 ALWAYS_STICKY = frozenset({"lkgp", "cache-optimized"})
 CACHE_ROTATED = frozenset({"round-robin", "weighted"})
+SERVED_BEFORE = "served this conversation before"
+BY_CACHE_KEY = "first by the prompt's cache key"
 
 
 def home_first(units: list[Unit], strategy: str, ask: Ask, draft: Draft) -> list[Unit]:
@@ -22,7 +24,7 @@ def home_first(units: list[Unit], strategy: str, ask: Ask, draft: Draft) -> list
     member = pinned([unit.head for unit in units], ask.pin, ask.turn.now)
     if member is None or member is units[0].head:
         return units
-    draft.reason, draft.propensity = "the conversation goes on where it was served", 1.0
+    draft.reason, draft.propensity = SERVED_BEFORE, 1.0
     return sorted(units, key=lambda unit: unit.head is not member)
 
 
@@ -48,5 +50,5 @@ def by_cache(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
         for place, unit in zip(group, ranked, strict=True):
             ordered[place] = unit
     if ordered[0] is not units[0]:
-        draft.reason, draft.propensity = "the connection that holds the prompt's cache", 1.0
+        draft.reason, draft.propensity = BY_CACHE_KEY, 1.0
     return ordered

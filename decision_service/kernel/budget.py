@@ -31,5 +31,5 @@ def within_budget(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
 
 def by_estimate(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
     """The order once the budget has opened: cheapest first, whatever the strategy."""
-    draft.reason = "cheapest: every candidate is over the budget"
+    draft.reason = "cheapest: all are over the budget"
     return sorted(units, key=lambda unit: estimate(unit.head.candidate, ask.request))

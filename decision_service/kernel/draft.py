@@ -110,7 +110,8 @@ class Ask:
 class Draft:
     """A decision in the making: what a strategy adds beside the order.
 
-    ``values`` are the scores of ``scored``, place by place; both are empty where a strategy does not score.
+    ``reason`` says in a few words why the first call is the first. ``values`` are the scores of ``scored``, place by
+    place; both are empty where a strategy does not score.
     """
 
     reason: str = ""
@@ -130,3 +131,8 @@ class Draft:
     def scores(self) -> dict[str, float]:
         """Scores by candidate id."""
         return {member.id: value for member, value in zip(self.scored, self.values, strict=True)}
+
+
+def shared(reason: str, count: int) -> str:
+    """A reason that ``count`` candidates have alike and take in turn."""
+    return reason if count == 1 else f"{reason}, shared by {count} in turn"

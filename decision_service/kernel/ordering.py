@@ -32,10 +32,10 @@ def ordered(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
     units = STRATEGIES[name](units, ask, draft)
     if name in CACHE_ROTATED:
         units = by_cache(units, ask, draft)
-    return busy_last(home_first(units, name, ask, draft), ask)
+    return busy_last(home_first(units, name, ask, draft), ask, draft)
 
 
-def busy_last(units: list[Unit], ask: Ask) -> list[Unit]:
+def busy_last(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
     """Steps at their limit of live leases go to the tail, in the same order."""
     default = ask.combo.config.max_concurrent
     leases = ask.state.step_leases
@@ -46,7 +46,10 @@ def busy_last(units: list[Unit], ask: Ask) -> list[Unit]:
 
     if not default and not ask.pool.limited:
         return units
-    return sorted(units, key=busy)
+    free_first = sorted(units, key=busy)
+    if free_first[0] is not units[0]:
+        draft.reason += ", the busy ones last"
+    return free_first
 
 
 def distinct(units: Sequence[Unit]) -> list[Member]:

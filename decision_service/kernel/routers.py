@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from decision_service.kernel.draft import Ask, Draft
+from decision_service.kernel.draft import Ask, Draft, shared
 from decision_service.kernel.factors import HEALTH, Scene, p95_of, std_of, survey
 from decision_service.kernel.health import Phase
 from decision_service.kernel.live import Member
@@ -41,7 +41,7 @@ def equals_in_turn(scored: Scored, ask: Ask) -> list[int]:
 def rules(scored: Scored, ask: Ask, draft: Draft) -> int:
     group = equals_in_turn(scored, ask)
     draft.router_strategy = "rules"
-    draft.reason = "highest score" if len(group) == 1 else f"highest score, shared by {len(group)} in turn"
+    draft.reason = shared("highest score", len(group))
     return group[0]
 
 
@@ -61,7 +61,7 @@ def cost(scored: Scored, ask: Ask, draft: Draft) -> int:
 
 
 def latency(scored: Scored, ask: Ask, draft: Draft) -> int:
-    draft.reason = "lowest latency"
+    draft.reason = "lowest latency, errors counted in"
     scene = _scene(scored, ask)
     return _least(scored, lambda m: p95_of(m, scene) + 1000.0 * error_rate(m))
 
@@ -82,7 +82,7 @@ def sla_aware(scored: Scored, ask: Ask, draft: Draft) -> int:
         merit = -sla_score(member, targets, scene)
         return (sla_violation(member, targets, scene), merit) if targets.hard else (merit, 0.0)
 
-    draft.reason = "best within the service targets" if targets.hard else "best by the service targets"
+    draft.reason = "closest to the service targets" if targets.hard else "best by the service targets"
     return _least(scored, rank)
 
 
@@ -117,12 +117,18 @@ def sla_violation(member: Member, targets: SlaTargets, scene: Scene) -> float:
 
 def lkgp(scored: Scored, ask: Ask, draft: Draft) -> int:
     """The last known good of the scope, or another candidate of its provider; by rules where nothing is known."""
-    if ask.combo.config.lkgp_enabled:
-        good = last_good(scored.members, ask.state.goods.get(good_key(ask.request, ask.combo)), ask.turn.now)
-        if good is not None:
-            draft.reason = "last known good"
-            return scored.members.index(good)
-    return rules(scored, ask, draft)
+    place = known_good(scored, ask, draft) if ask.combo.config.lkgp_enabled else None
+    return rules(scored, ask, draft) if place is None else place
+
+
+def known_good(scored: Scored, ask: Ask, draft: Draft) -> int | None:
+    """The place of the scope's last known good, or of another candidate of its provider; None: neither is there."""
+    good = ask.state.goods.get(good_key(ask.request, ask.combo))
+    member = last_good(scored.members, good, ask.turn.now)
+    if good is None or member is None:
+        return None
+    draft.reason = "last known good" if member.id == good.candidate else "same provider as the last known good"
+    return scored.members.index(member)
 
 
 def nadir(scored: Scored, ask: Ask, draft: Draft) -> int:

@@ -18,6 +18,7 @@ from decision_service.kernel.pool import Unit
 from decision_service.kernel.screening import earliest_recovery, needs_of
 
 FANOUT_TIMEOUT_MS = 120 * SECOND
+ALONE = "a panel of one: it answers directly"
 
 
 def shaped(ask: Ask, draft: Draft) -> Plan | None:
@@ -83,16 +84,16 @@ def _fusion(ask: Ask, draft: Draft) -> Plan:
     if wants_tools(ask.request):
         if not judges:
             raise _refuse(ask.request, ask, draft)
-        draft.reason = "tools are there: the judge answers alone"
+        draft.reason = "tools: the judge answers alone"
         return _single(judges, ask)
     panel = _panel(ask, draft)
     if not panel or not judges:
         raise _refuse(ask.request if panel else _plain(ask.request), ask, draft)
     if len(panel) == 1 and panel[0].nested is None:
-        draft.reason = "a panel of one answers directly"
+        draft.reason = ALONE
         alone = panel[0].member.id
         return _single([unit for unit in judges if unit.head.id == alone] or judges, ask)
-    draft.reason = f"a panel of {len(panel)}, then the judge"
+    draft.reason = f"a panel of {len(panel)}, then a judge"
     return _plan(Shape.FUSION, panel, ask, call_of("judge", distinct(judges)))
 
 
@@ -167,7 +168,7 @@ def _pipeline(ask: Ask, draft: Draft) -> Plan:
         calls.append(call_of(str(number), opened[0].members))
     if not calls:
         raise _refuse(ask.request, ask, draft)
-    draft.reason = f"{len(calls)} steps, one after the other"
+    draft.reason = f"{len(calls)} steps in order"
     return _plan(Shape.PIPELINE, calls, ask)
 
 
@@ -198,7 +199,7 @@ def _agentic(ask: Ask, draft: Draft) -> Plan | None:
         executors = _open(ask.pool.units[1:], ask.request, ask, draft)
         if not executors:
             raise _without("the executor", ask.pool.units[1:], draft)
-    draft.reason = "planner first, executors for the tools"
+    draft.reason = "planner first, then executors" if executors else "no tools: the planner answers alone"
     calls = [call_of("1", planners[0].members)]
     calls += [call_of(str(number), unit.members) for number, unit in enumerate(executors, 2)]
     return _plan(Shape.AGENTIC, calls, ask)
@@ -216,9 +217,9 @@ def _fanout(ask: Ask, draft: Draft) -> Plan:
         by_provider.setdefault(unit.head.provider.id, unit)
     panel = list(by_provider.values())[: ask.state.roster.settings.chaos_max_panel]
     if alone or len(panel) == 1:
-        draft.reason = "the first of the panel answers, the others stand behind it"
+        draft.reason = "tools or a schema: the first answers alone" if alone else ALONE
         return _single(panel, ask)
-    draft.reason = f"a panel of {len(panel)} providers"
+    draft.reason = f"a panel of {len(panel)}, one a provider"
     calls = tuple(call_of(str(number), unit.members) for number, unit in enumerate(panel, 1))
     return Plan(Shape.FANOUT, calls, FANOUT_TIMEOUT_MS)
 

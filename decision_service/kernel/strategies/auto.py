@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from decision_service.kernel.affinity import SERVED_BEFORE
 from decision_service.kernel.budget import by_estimate, within_budget
-from decision_service.kernel.draft import Advance, Ask, Draft, Exclude, Readmit
+from decision_service.kernel.draft import Advance, Ask, Draft, Exclude, Readmit, shared
 from decision_service.kernel.health import EXCLUDE_BELOW, READMIT_FROM
 from decision_service.kernel.knowledge.tasks import task_type_of
 from decision_service.kernel.model import Rejection
 from decision_service.kernel.pool import Unit
-from decision_service.kernel.recall import good_key, last_good, pinned
-from decision_service.kernel.routers import PINNABLE, ROUTER_STRATEGIES, Scored, equals_in_turn
+from decision_service.kernel.recall import pinned
+from decision_service.kernel.routers import PINNABLE, ROUTER_STRATEGIES, Scored, equals_in_turn, known_good
 from decision_service.kernel.scoring import score_units
 from decision_service.kernel.strategies.order import pick_index
 from decision_service.kernel.weights import PACKS
@@ -43,9 +44,10 @@ def lkgp(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
     draft.effects.append(Advance(ask.scope))
     values = score_units(units, ask, draft)
     scored = Scored(draft.scored, values, draft.task_type)
-    good = last_good(scored.members, ask.state.goods.get(good_key(ask.request, ask.combo)), ask.turn.now)
-    draft.reason = "highest score: nothing is known to be good yet" if good is None else "last known good"
-    first = equals_in_turn(scored, ask)[0] if good is None else scored.members.index(good)
+    first = known_good(scored, ask, draft)
+    if first is None:
+        group = equals_in_turn(scored, ask)
+        first, draft.reason = group[0], shared("highest score", len(group))
     return [units[i] for i in _chain(scored, first)]
 
 
@@ -104,7 +106,7 @@ def _pick(scored: Scored, ask: Ask, draft: Draft) -> int:
     draft.propensity = rate / count + (1.0 - rate if chosen == routed else 0.0)
     if drawn is not None:
         draft.exploration = True
-        draft.reason = "explored at random"
+        draft.reason = "explored: drawn at random"
     return chosen
 
 
@@ -114,7 +116,7 @@ def _routed(scored: Scored, ask: Ask, draft: Draft) -> int:
     if ask.pin is not None and name in PINNABLE:
         member = pinned(scored.members, ask.pin, ask.turn.now)
         if member is not None:
-            draft.reason = "the conversation goes on where it was served"
+            draft.reason = SERVED_BEFORE
             return scored.members.index(member)
     router = ROUTER_STRATEGIES.get(name) or ask.state.routers[name]
     return router(scored, ask, draft)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from decision_service.kernel.affinity import SERVED_BEFORE
 from decision_service.kernel.draft import Ask, DealCard, Draft, SettleDeficits
 from decision_service.kernel.pool import Unit
 from decision_service.kernel.recall import pinned
@@ -13,7 +14,7 @@ WHOLE = 1.0
 
 
 def random(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
-    draft.reason = "shuffled"
+    draft.reason = "drawn at random"
     distinct = list({unit.head.id: unit for unit in reversed(units)}.values())[::-1]
     draft.propensity = 1.0 / len(distinct)
     return shuffled(distinct, ask.turn.rng)
@@ -25,7 +26,7 @@ def strict_random(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
     first = cards[pick_index(len(cards), ask.turn.rng)]
     same = sum(1 for unit in cards if unit.head.id == first.head.id)
     draft.propensity = same / len(cards)
-    draft.reason = "drawn from the deck" if ask.combo.config.strict_random_deck else "drawn over the steps as listed"
+    draft.reason = "drawn from the deck" if ask.combo.config.strict_random_deck else "drawn from the steps as listed"
     if ask.combo.config.strict_random_deck:
         draft.effects.append(DealCard(ask.scope, first.key, anew=not _left(units, ask)))
     rest = [unit for unit in units if unit is not first]
@@ -57,14 +58,14 @@ def quota_weighted(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
     weights = [left[unit.key] / (1 + unit.head.account.in_flight) for unit in above]
     ordered = weighted_order(above, weights, ask.turn.rng)
     if home is not None:
-        draft.reason = "the conversation goes on where it was served"
+        draft.reason = SERVED_BEFORE
         ordered.sort(key=lambda unit: unit.head is not home)
     elif ordered:
         draft.reason = "drawn by quota left and requests in flight"
         total = sum(weights)
         draft.propensity = weights[above.index(ordered[0])] / total if total > 0 else 1.0 / len(above)
     else:
-        draft.reason = "all under the floor: most quota left"
+        draft.reason = "most quota left: all are under the floor"
     return [*ordered, *below]
 
 

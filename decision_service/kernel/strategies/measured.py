@@ -9,6 +9,7 @@ from decision_service.kernel.health import Phase
 from decision_service.kernel.live import Member
 from decision_service.kernel.pool import Unit
 from decision_service.kernel.pricing import estimate
+from decision_service.kernel.strategies.fixed import IN_ORDER
 from decision_service.kernel.strategies.order import pick_index
 
 UNKNOWN_SUCCESS_RATE = 0.5
@@ -17,9 +18,10 @@ HALF_OPEN_PENALTY = 0.25
 
 
 def p2c(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
-    draft.reason = "the better of two drawn"
     if len(units) < 2:
+        draft.reason = "the only one available"
         return units
+    draft.reason = "better of two drawn"
     first = pick_index(len(units), ask.turn.rng)
     second = pick_index(len(units) - 1, ask.turn.rng)
     second += second >= first
@@ -57,15 +59,17 @@ def least_used(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
 
 
 def cost_optimized(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
-    draft.reason = "cheapest for this request"
-
     def cost(unit: Unit) -> float:
         candidate = unit.head.candidate
         return inf if candidate.facts.input_price is None else estimate(candidate, ask.request)
 
-    return sorted(units, key=cost)
+    ordered = sorted(units, key=cost)
+    draft.reason = "cheapest for this request" if cost(ordered[0]) < inf else f"{IN_ORDER}: no price is known"
+    return ordered
 
 
 def context_optimized(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
-    draft.reason = "smallest window that fits"
-    return sorted(units, key=lambda unit: unit.head.window or inf)
+    ordered = sorted(units, key=lambda unit: unit.head.window or inf)
+    known = ordered[0].head.window
+    draft.reason = "smallest window that fits" if known else f"{IN_ORDER}: no window is known"
+    return ordered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from decision_service.kernel.draft import Advance, Ask, Draft
+from decision_service.kernel.draft import Advance, Ask, Draft, shared
 from decision_service.kernel.factors import HORIZONS
 from decision_service.kernel.live import AccountRecord
 from decision_service.kernel.model import MINUTE, QuotaWindow
@@ -27,7 +27,6 @@ def headroom(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
 
 
 def reset_window(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
-    draft.reason = "earliest quota reset"
     now, names = ask.turn.now, ask.combo.config.reset_window_windows
 
     def resets_at(unit: Unit) -> float:
@@ -37,15 +36,16 @@ def reset_window(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
     ordered = sorted(units, key=resets_at)
     best = resets_at(ordered[0])
     group = sum(1 for unit in ordered if resets_at(unit) <= best + MINUTE) if best < inf else len(ordered)
+    draft.reason = shared("earliest quota reset" if best < inf else "no quota reset is known", group)
     return _rotated(ordered, group, ask, draft)
 
 
 def reset_aware(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
-    draft.reason = "best mix of quota left and reset time"
     scores = {id(unit): window_score(unit.head.account, ask.turn.now) for unit in units}
     ordered = sorted(units, key=lambda unit: -scores[id(unit)])
     best = scores[id(ordered[0])]
     close = [unit for unit in ordered if scores[id(unit)] >= best - EQUAL_WITHIN]
+    draft.reason = shared("best by quota left and time to its reset", len(close))
     return _rotated(ordered, len(close), ask, draft)
 
 

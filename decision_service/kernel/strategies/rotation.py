@@ -17,7 +17,7 @@ def weighted(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
     pinned = _pinned(units, ask, draft)
     if pinned is not None:
         first = pinned
-        draft.reason = "the step drawn before, kept until its successes are full"
+        draft.reason = "drawn before and kept"
     else:
         first = _draw(units, ask, draft)
         if ask.combo.config.sticky_weighted_limit > 1:
