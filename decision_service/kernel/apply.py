@@ -168,12 +168,11 @@ def open_lease(
     breaker = member.provider.breaker
     if probing and breaker.phase(now) is Phase.HALF_OPEN:
         member.provider.breaker = grant_probe(breaker, ticket.id, until)
-        lease.permit_until = until
+        lease.probes_breaker, lease.permit_until = True, until
     if state.exclusions.of(ticket.scope) and state.exclusion(ticket.scope, member.id).due(now):
         key = (ticket.scope, member.id)
         state.exclusions[key] = replace(state.exclusions[key], probe=ticket.id, probe_until=until)
-        ticket.exclusion_probe = member.id
-        lease.permit_until = until
+        lease.probes_exclusion, lease.permit_until = True, until
 
 
 def _lease_session(sessions: dict[str, int], session: str, now: int) -> None:
@@ -201,19 +200,18 @@ def close_lease(state: RoutingState, ticket: Ticket, place: int) -> None:
         state.step_leases[slot] = left
     else:
         del state.step_leases[slot]
+    _return_permits(state, ticket, lease)
+
+
+def _return_permits(state: RoutingState, ticket: Ticket, lease: Lease) -> None:
+    """A probe that learned nothing gives its permits back."""
     provider = lease.member.provider
-    if provider.breaker.probe == ticket.id:
+    if lease.probes_breaker and provider.breaker.probe == ticket.id:
         provider.breaker = withdraw_probe(provider.breaker, ticket.id)
-    return_exclusion_permit(state, ticket)
-
-
-def return_exclusion_permit(state: RoutingState, ticket: Ticket) -> None:
-    """A decision that probed an exclusion and learned nothing gives the permit back."""
-    key = (ticket.scope, ticket.exclusion_probe)
-    exclusion = state.exclusions.get(key)
-    if ticket.exclusion_probe and exclusion is not None and exclusion.probe == ticket.id:
+    key = (ticket.scope, lease.member.id)
+    exclusion = state.exclusions.get(key) if lease.probes_exclusion else None
+    if exclusion is not None and exclusion.probe == ticket.id:
         state.exclusions[key] = replace(exclusion, probe="", probe_until=0)
-    ticket.exclusion_probe = ""
 
 
 def end_ticket(state: RoutingState, ticket: Ticket) -> None:

@@ -133,18 +133,17 @@ BREAKER_MOVES: Mapping[tuple[Phase, Verdict], BreakerMove] = MappingProxyType(
 )
 
 
-def fold_breaker(
-    breaker: Breaker, verdict: Verdict, decision_id: str, now: int, limits: BreakerLimits, seq: int
-) -> Breaker:
+def fold_breaker(breaker: Breaker, verdict: Verdict, holder: str, now: int, limits: BreakerLimits, seq: int) -> Breaker:
     """One outcome of the current generation folded in.
 
-    While rested, only the permit's holder moves it, or anyone when the permit is free.
+    ``holder`` is the decision whose call holds the permit, empty for other calls. While rested, only the holder moves
+    it, or anyone when the permit is free.
     """
     if not breaker.open:
         phase = Phase.CLOSED
     elif not breaker.rested(now):
         return breaker
-    elif breaker.probe_held(now) and breaker.probe != decision_id:
+    elif breaker.probe_held(now) and breaker.probe != holder:
         return breaker
     else:
         phase = Phase.HALF_OPEN

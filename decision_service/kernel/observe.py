@@ -56,11 +56,11 @@ def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
     ruling = rule(outcome.outcome_class, outcome.http_status, outcome.model_scoped)
     moves = _moves_machines(ticket, member, lease, now)
     if moves:
-        _fold_exclusion_probe(state, ticket, member, ruling, now)
+        _fold_exclusion_probe(state, ticket, lease, ruling, now)
     if not (outcome.outcome_class is OutcomeClass.TIMEOUT and _cut_short(ticket, place)):
         _fold_statistics(state, member, outcome, ruling, now)
         if moves:
-            _fold_machines(state, ticket, member, outcome, ruling, lease.seq if lease else ticket.seq, now)
+            _fold_machines(state, ticket, place, lease, outcome, ruling, now)
     _fold_rotation(state, ticket, member, outcome, ruling)
     _remember(state, ticket, place, ruling, now)
     if ticket.api_key_id in state.roster.keys:
@@ -188,11 +188,14 @@ def settled(window: QuotaWindow) -> QuotaWindow:
 
 
 def _fold_machines(
-    state: RoutingState, ticket: Ticket, member: Member, outcome: Outcome, ruling: Ruling, lease_seq: int, now: int
+    state: RoutingState, ticket: Ticket, place: int, lease: Lease | None, outcome: Outcome, ruling: Ruling, now: int
 ) -> None:
-    candidate, provider = member.candidate, member.provider
-    limits = BREAKER_LIMITS[candidate.provider_class]
-    breaker = fold_breaker(provider.breaker, ruling.breaker, ticket.id, now, limits, state.seq)
+    member = ticket.chain[place]
+    provider = member.provider
+    limits = BREAKER_LIMITS[member.candidate.provider_class]
+    holder = ticket.id if lease is not None and lease.probes_breaker else ""
+    lease_seq = ticket.seq if lease is None else lease.seq
+    breaker = fold_breaker(provider.breaker, ruling.breaker, holder, now, limits, state.seq)
     if breaker is not provider.breaker:
         provider.breaker = breaker
         state.touched.add(("breaker", provider.id))
@@ -238,10 +241,13 @@ def _touch_target(state: RoutingState, member: Member) -> None:
     state.touched.add(("lockout", "\0".join((c.provider, c.connection, c.model))))
 
 
-def _fold_exclusion_probe(state: RoutingState, ticket: Ticket, member: Member, ruling: Ruling, now: int) -> None:
+def _fold_exclusion_probe(state: RoutingState, ticket: Ticket, lease: Lease | None, ruling: Ruling, now: int) -> None:
     """Folds the outcome of an exclusion's probe, where it is one."""
-    exclusion = state.exclusions.get((ticket.scope, member.id)) if ticket.exclusion_probe == member.id else None
-    if exclusion is None or exclusion.probe != ticket.id:
+    if lease is None or not lease.probes_exclusion:
+        return
+    member = lease.member
+    exclusion = state.exclusion(ticket.scope, member.id)
+    if exclusion.probe != ticket.id:
         return
     success = ruling.breaker is Verdict.SUCCESS
     verdict = Verdict.SUCCESS if success else Verdict.FAILURE if ruling.blamed else Verdict.NEUTRAL

@@ -31,14 +31,16 @@ SUMMARIES_KEPT = 2_000
 class Lease:
     """One in-flight slot: a call of a decision that is under way.
 
-    ``seq`` numbers its start, ``after`` is the attempt whose end it began at. ``permit_until`` is when the probe permit
-    that it holds lapses; 0: it is no probe.
+    ``seq`` numbers its start, ``after`` is the attempt whose end it began at. ``probes_breaker`` and
+    ``probes_exclusion`` say which probe permits it holds, ``permit_until`` when they lapse; 0: it holds none.
     """
 
     member: Member
     place: int
     seq: int
     after: int = 0
+    probes_breaker: bool = False
+    probes_exclusion: bool = False
     permit_until: int = 0
 
     def lapsed(self, now: int) -> bool:
@@ -78,7 +80,6 @@ class Ticket:
     latest: int = 0
     over: bool = False
     abandoned: bool = False
-    exclusion_probe: str = ""
 
     def place_of(self, target_id: str) -> int | None:
         """The place in the plan that a target id names."""

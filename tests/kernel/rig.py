@@ -163,13 +163,17 @@ class Rig:
         told = Outcome(
             decision_id=self._number(decision),
             attempt=attempt,
-            target_id=target_id_of(place),
+            target_id=self._target(decision, place),
             outcome_class=outcome_class,
-            next_target_id="" if following is None else target_id_of(following),
+            next_target_id="" if following is None else self._target(decision, following),
             at=outcome.pop("at", self.now),
             **outcome,
         )
         return observe(self.state, told, self.now)
+
+    def _target(self, decision: Decision | None, place: int) -> str:
+        plan = self.ticket(decision).plan
+        return target_id_of(place) if plan is None else plan.calls[place].id
 
     def _number(self, decision: Decision | None) -> str:
         if decision is None:

@@ -239,3 +239,16 @@ def test_the_clock_alone_moves_no_generation() -> None:
     rig.pass_time(10**9)
     assert rig.state.provider("p").breaker.generation == generation
     assert rig.now == START + 15_000 + 10**9
+
+
+def test_of_a_panel_only_the_member_that_holds_the_permit_is_the_probe() -> None:
+    panel = ["p/m@a", "p/m@b", "q/m@c"]
+    over = Rig(roster(panel, combo("fusion", panel), classes={"p": ProviderClass.LOCAL}))
+    over.state.provider("p").breaker = Breaker(open=True, openings=1, open_until=over.now)
+    over.decide()
+    assert over.state.provider("p").breaker.probe == "0"
+    over.report(OutcomeClass.SUCCESS, attempt=2, place=1)
+    assert over.state.provider("p").breaker.probe == "0", "the other member's end is not the probe's"
+    assert over.state.provider("p").breaker.open
+    over.report(OutcomeClass.SUCCESS, attempt=1, place=0)
+    assert not over.state.provider("p").breaker.open

@@ -341,3 +341,17 @@ def test_any_other_failure_of_a_probe_counts_in_full() -> None:
     over, decision = probing_rig()
     over.report(OutcomeClass.UPSTREAM_ERROR, decision, attempt=2)
     assert over.state.provider("q").breaker.failures == 1
+
+
+def test_of_a_fan_out_each_member_probes_its_own_exclusion() -> None:
+    three = ["p/m@a", "q/m@b", "r/m@c"]
+    over = Rig(roster(three))
+    for candidate in three[:2]:
+        over.state.exclusions["auto/chaos", candidate] = Exclusion(until=over.now, length=5 * MINUTE)
+    over.decide("auto/chaos")
+    held = [over.state.exclusion("auto/chaos", candidate) for candidate in three[:2]]
+    over.report(OutcomeClass.SUCCESS, attempt=1, place=0)
+    after = [over.state.exclusion("auto/chaos", candidate) for candidate in three[:2]]
+    assert [exclusion.probe for exclusion in held] == ["0", "0"]
+    assert after[0].until == 0
+    assert after[1] == held[1], "the end of one is not the end of the other"
