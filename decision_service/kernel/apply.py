@@ -46,6 +46,7 @@ def commit(state: RoutingState, decision: Decision, decision_id: str) -> Ticket:
         session_id=decision.request.session_id,
         chain=decision.chain,
         timeouts=decision.timeouts,
+        strategy=decision.strategy,
         plan=decision.plan,
         pin_key=pin_key(decision.request),
         good_key=good_key(decision.request, decision.combo) if remembers_good(decision.combo) else None,

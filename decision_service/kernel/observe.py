@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from math import isfinite
@@ -22,7 +22,7 @@ from decision_service.kernel.health import (
     usable_hint,
 )
 from decision_service.kernel.live import AccountRecord, Member, TargetRecord
-from decision_service.kernel.model import Outcome, OutcomeClass, QuotaWindow, Refused
+from decision_service.kernel.model import Combo, Outcome, OutcomeClass, QuotaWindow, Refused
 from decision_service.kernel.pricing import actual
 from decision_service.kernel.recall import SESSION_TTL_MS, Good, Pin, Summary, displaces
 from decision_service.kernel.state import Batch, Lease, Rotation, RoutingState, Ticket
@@ -61,7 +61,7 @@ def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
         _fold_statistics(state, member, outcome, ruling, now)
         if moves:
             _fold_machines(state, ticket, place, lease, outcome, ruling, now)
-    _fold_rotation(state, ticket, member, outcome, ruling)
+    _fold_rotation(state, ticket, member, ruling)
     _remember(state, ticket, place, ruling, now)
     if ticket.api_key_id in state.roster.keys:
         _spend(state, ticket.api_key_id, actual(member.candidate, outcome), outcome, now)
@@ -255,39 +255,42 @@ def _fold_exclusion_probe(state: RoutingState, ticket: Ticket, lease: Lease | No
     state.touched.add(("exclusion", "\0".join((ticket.scope, member.id))))
 
 
-def _fold_rotation(state: RoutingState, ticket: Ticket, member: Member, outcome: Outcome, ruling: Ruling) -> None:
-    fold = _ROTATIONS.get(ticket.combo.strategy)
-    current = state.roster.combos.get(ticket.combo.name)
-    if fold is None or current is None or current.strategy != ticket.combo.strategy:
+def _fold_rotation(state: RoutingState, ticket: Ticket, member: Member, ruling: Ruling) -> None:
+    """Folds an outcome into the rotation of its policy as it is now, where the unit still is one of it."""
+    fold = _ROTATIONS.get(ticket.strategy)
+    combo = ticket.combo if ticket.combo.channel else state.roster.combos.get(ticket.combo.name)
+    if fold is None or combo is None:
         return
-    if member.unit_key in state.pool(current, current.name, ticket.api_key_id).declared:
-        fold(state, ticket, member, ruling)
+    pool = state.pool(combo, combo.name, ticket.api_key_id)
+    if (pool.strategy or combo.strategy) == ticket.strategy and member.unit_key in pool.declared:
+        fold(state, ticket.scope, combo, pool.declared, member, ruling)
 
 
-def _fold_round_robin(state: RoutingState, ticket: Ticket, member: Member, ruling: Ruling) -> None:
+def _fold_round_robin(
+    state: RoutingState, scope: str, combo: Combo, declared: Mapping[str, int], member: Member, ruling: Ruling
+) -> None:
     """A success fills the batch of its unit; a full batch moves the counter behind that unit."""
-    combo = state.roster.combos[ticket.combo.name]
     limit = sticky_limit(combo.config, state.roster.settings)
     if limit == 1 or ruling.breaker is not Verdict.SUCCESS:
         return
-    rotation = state.rotations.setdefault(ticket.scope, Rotation())
+    rotation = state.rotations.setdefault(scope, Rotation())
     batch = rotation.batch
     successes = batch.successes + 1 if batch and batch.step == member.unit_key else 1
     if successes < limit:
         rotation.batch = Batch(member.unit_key, member.id, successes)
         return
-    declared = state.pool(combo, combo.name, ticket.api_key_id).declared
-    state.rotations[ticket.scope] = Rotation(*behind(declared[member.unit_key], declared))
+    state.rotations[scope] = Rotation(*behind(declared[member.unit_key], declared))
 
 
-def _fold_weighted(state: RoutingState, ticket: Ticket, member: Member, ruling: Ruling) -> None:
+def _fold_weighted(
+    state: RoutingState, scope: str, combo: Combo, declared: Mapping[str, int], member: Member, ruling: Ruling
+) -> None:
     """Successes of the pinned unit fill its batch; a blamed failure ends it."""
-    rotation = state.rotations.get(ticket.scope)
+    rotation = state.rotations.get(scope)
     if rotation is None or rotation.batch is None or rotation.batch.step != member.unit_key:
         return
-    limit = state.roster.combos[ticket.combo.name].config.sticky_weighted_limit
     rotation.batch.successes += ruling.breaker is Verdict.SUCCESS
-    if ruling.blamed or rotation.batch.successes >= limit:
+    if ruling.blamed or rotation.batch.successes >= combo.config.sticky_weighted_limit:
         rotation.batch = None
 
 

@@ -56,7 +56,7 @@ class Ticket:
     None: one after the other. ``leases`` are the live ones by place in the chain. ``seq`` numbers the decision: a
     breaker that moved later is of a newer generation. ``expires_at`` ends every lease. ``pin_key`` and ``good_key`` say
     where a success is remembered. ``explored`` holds the scores of a decision whose first call was explored.
-    ``reserved`` is what it holds of its key's limits.
+    ``reserved`` is what it holds of its key's limits. ``strategy`` is the one that ordered the chain.
     """
 
     id: str
@@ -70,6 +70,7 @@ class Ticket:
     session_id: str
     chain: Sequence[Member]
     timeouts: Sequence[int]
+    strategy: str
     plan: Plan | None = None
     pin_key: PinKey | None = None
     good_key: GoodKey | None = None

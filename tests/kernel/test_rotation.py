@@ -12,6 +12,7 @@ from decision_service.kernel.model import (
     KeyPolicy,
     ModelFacts,
     OutcomeClass,
+    Override,
     Settings,
     Step,
 )
@@ -363,3 +364,27 @@ def test_a_refusal_moves_no_counter() -> None:
     for provider in "pq":
         over.state.provider(provider).breaker = Breaker()
     assert first(over) == "q"
+
+
+# Pinned by a key on a channel
+
+
+@pytest.mark.parametrize("strategy", ["round-robin", "weighted"])
+def test_a_strategy_that_a_key_pins_fills_its_batches_too(strategy: str) -> None:
+    override = Override(strategy=strategy, multipliers={FOUR[2]: 0.0, FOUR[3]: 0.0})
+    over = Rig(roster(FOUR, overrides={("k", "fast"): override}))
+    seen = []
+    for seed in range(8):
+        seen.append(ids(over.decide("auto/fast", seed=seed, api_key_id="k"))[0][0])
+        served(over)
+    if strategy == "round-robin":
+        assert "".join(seen) == "pppqqqrr"
+    else:
+        assert set(seen) == {"p", "q"}
+
+
+def test_each_key_has_a_rotation_of_its_own_and_the_channel_another() -> None:
+    pinned = {(key, "fast"): Override(strategy="round-robin") for key in ("k", "l")}
+    over = Rig(roster(FOUR, overrides=pinned, settings=Settings(sticky_round_robin_limit=1)))
+    seen = "".join(ids(over.decide("auto/fast", api_key_id=key))[0][0] for key in "kklkl")
+    assert seen == "pqprq"
