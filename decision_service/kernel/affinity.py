@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from decision_service.kernel.draft import Ask, Draft
 from decision_service.kernel.pool import Unit
 from decision_service.kernel.recall import cache_key, pinned, rendezvous
+from decision_service.kernel.weights import shares
 
-# `auto` and `quota-weighted` place the pin themselves; `priority` never follows one between steps.
-PLACES_ITS_OWN = frozenset({"auto", "quota-weighted", "priority"})
+# `auto` and the quota strategies place the pin themselves; `priority` never follows one between steps.
+PLACES_ITS_OWN = frozenset({"auto", "quota-weighted", "quota-share", "priority"})
 ALWAYS_STICKY = frozenset({"lkgp", "cache-optimized"})
 CACHE_ROTATED = frozenset({"round-robin", "weighted"})
 SERVED_BEFORE = "served this conversation before"
@@ -22,7 +23,7 @@ def home_first(units: list[Unit], strategy: str, ask: Ask, draft: Draft) -> list
     if ask.pin is None or strategy in PLACES_ITS_OWN or not explicit:
         return units
     member = pinned([unit.head for unit in units], ask.pin, ask.turn.now)
-    if member is None or member is units[0].head:
+    if member is None:
         return units
     draft.reason, draft.propensity = SERVED_BEFORE, 1.0
     return sorted(units, key=lambda unit: unit.head is not member)
@@ -50,5 +51,8 @@ def by_cache(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
         for place, unit in zip(group, ranked, strict=True):
             ordered[place] = unit
     if ordered[0] is not units[0]:
-        draft.reason, draft.propensity = BY_CACHE_KEY, 1.0
+        draft.reason = BY_CACHE_KEY
+    if draft.propensity < 1.0:
+        parts = shares([unit.step.weight for unit in units])
+        draft.propensity = sum(parts[i] for i in next((group for group in places.values() if 0 in group), [0]))
     return ordered

@@ -84,7 +84,7 @@ CASES: dict[str, Callable[[], Decision]] = {
     "most quota left": asked("headroom"),
     "highest score, shared by 2 in turn": asked("auto", exploration_rate=0.0),
     "highest score": asked("lkgp", TWO[:1]),
-    "last known good": served("lkgp"),
+    "last known good": served("lkgp", disable_session_stickiness=True),
     "same provider as the last known good": moved_away,
     "served this conversation before": served("least-used"),
     "a panel of 2, then a judge": asked("fusion"),

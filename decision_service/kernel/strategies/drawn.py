@@ -73,7 +73,7 @@ def quota_share(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
     """Deficit round-robin: each round everybody earns its share, the largest deficit serves and pays 1.
 
     Saturated accounts and those at their limit go to the tail and earn nothing; the runner-up takes over when it has
-    strictly fewer requests in flight.
+    strictly fewer requests in flight. A conversation that the client named stays where it was served, and that pays.
     """
     now, floor = ask.turn.now, ask.combo.config.quota_weighted_floor_percent / 100.0
     sharing = [unit for unit in units if _shares(unit, ask, floor, now)] or units
@@ -83,11 +83,16 @@ def quota_share(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
     before = ask.state.deficits.get(ask.scope, {})
     deficits = {unit.key: before.get(unit.key, 0.0) + share for unit, share in zip(sharing, shares, strict=True)}
     ranked = sorted(sharing, key=lambda unit: -deficits[unit.key])
-    if len(ranked) > 1 and ranked[1].head.account.in_flight < ranked[0].head.account.in_flight:
+    home = pinned([unit.head for unit in sharing], ask.pin, now) if ask.request.session_explicit else None
+    draft.reason = "next by its share"
+    if home is not None:
+        draft.reason = SERVED_BEFORE
+        ranked.sort(key=lambda unit: unit.head is not home)
+    elif len(ranked) > 1 and ranked[1].head.account.in_flight < ranked[0].head.account.in_flight:
+        draft.reason = "runner-up by its share, with fewer requests in flight"
         ranked[:2] = ranked[1], ranked[0]
     deficits[ranked[0].key] -= 1.0
     draft.effects.append(SettleDeficits(ask.scope, deficits))
-    draft.reason = "next by its share"
     return [*ranked, *(unit for unit in units if unit not in ranked)]
 
 

@@ -46,9 +46,10 @@ def _draw(units: list[Unit], ask: Ask, draft: Draft) -> Unit:
         if left < 0:
             chosen = index
             break
-    draft.propensity = parts[chosen]
+    drawn = units[chosen]
+    draft.propensity = sum(part for unit, part in zip(units, parts, strict=True) if unit.head.id == drawn.head.id)
     draft.reason = "drawn by weight"
-    return units[chosen]
+    return drawn
 
 
 def sticky_limit(config: ComboConfig, settings: Settings) -> int:
