@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -19,11 +19,12 @@ from decision_service.kernel import pricing
 from decision_service.kernel.apply import commit, tick
 from decision_service.kernel.decide import Decision, decide
 from decision_service.kernel.dice import Dice
-from decision_service.kernel.model import DAY, HOUR, Outcome, OutcomeClass, Refused, Request, Turn
+from decision_service.kernel.model import DAY, HOUR, Advice, Outcome, OutcomeClass, Refused, Request, Turn
 from decision_service.kernel.observe import Reception, observe, observe_unknown, place_of
 from decision_service.kernel.reset import credential_changed
 from decision_service.kernel.roster import Roster
-from decision_service.kernel.state import RoutingState, Ticket
+from decision_service.kernel.routers import RouterStrategy
+from decision_service.kernel.state import NO_ROUTERS, RoutingState, Ticket
 from decision_service.persistence import SEPARATOR, STORED_SEPARATOR, dump, load, stored_key
 from service_kit.clock import Clock
 from service_kit.errors import Reason, ServiceError
@@ -62,8 +63,11 @@ class Receipt:
 class Engine:
     """Routing state with a clock, dice and a journal."""
 
-    def __init__(self, roster: Roster, journal: Journal, clock: Clock) -> None:
-        self.state = RoutingState(roster)
+    def __init__(
+        self, roster: Roster, journal: Journal, clock: Clock, routers: Mapping[str, RouterStrategy] = NO_ROUTERS
+    ) -> None:
+        """``routers`` are router strategies beside the built-in ones, by name."""
+        self.state = RoutingState(roster, routers)
         self.journal = journal
         self._clock = clock
         self._now = 0
@@ -96,18 +100,21 @@ class Engine:
 
     # Deciding
 
-    def explain(self, request: Request, seed: int | None) -> Decision:
-        """The decision as it would be made now; nothing changes. Raises ServiceError."""
+    def explain(self, request: Request, seed: int | None, advice: Advice | None = None) -> Decision:
+        """The decision as it would be made now; nothing changes. Raises ServiceError.
+
+        ``advice`` is what a remote router answered, if one was asked.
+        """
         now = self.tick()
         seed = secrets.randbits(63) if seed is None else seed
         try:
-            return decide(request, self.state, Turn(now, seed, Dice(seed)))
+            return decide(request, self.state, Turn(now, seed, Dice(seed)), advice)
         except Refused as refused:
             raise self.refusal(refused) from None
 
-    def decide(self, request: Request, seed: int | None) -> tuple[str, Decision]:
-        """A decision with its id; its first call is leased. Raises ServiceError."""
-        decision = self.explain(request, seed)
+    def decide(self, request: Request, seed: int | None, advice: Advice | None = None) -> tuple[str, Decision]:
+        """A decision with its id, which takes effect by ``commit``. Raises ServiceError."""
+        decision = self.explain(request, seed, advice)
         self._made += 1
         decision_id = f"{self._prefix}{self._made:x}"
         return decision_id, decision

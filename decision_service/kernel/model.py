@@ -345,10 +345,15 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a remote router answered: a model of the pool, or why there is no choice."""
+    """What a remote router answered: a model of the pool, or why there is no choice.
+
+    ``bucket`` is what it takes the prompt for, in its own word; ``confidence`` is 0..1, None where it told none.
+    """
 
     model: str = ""
     failure: str = ""
+    bucket: str = ""
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from decision_service.kernel.draft import Ask, Draft, shared
 from decision_service.kernel.factors import HEALTH, Scene, p95_of, std_of, survey
 from decision_service.kernel.health import Phase
 from decision_service.kernel.live import Member
-from decision_service.kernel.model import SlaTargets
+from decision_service.kernel.model import Advice, SlaTargets
 from decision_service.kernel.recall import good_key, last_good
 from decision_service.kernel.statistics import clamp01
 
@@ -141,12 +141,19 @@ def nadir(scored: Scored, ask: Ask, draft: Draft) -> int:
             among = Scored([scored.members[i] for i in places], [scored.values[i] for i in places], scored.task_type)
             place = places[rules(among, ask, draft)]
             draft.router_strategy = "nadir"
-            draft.reason = f"NadirStrategy: chose {advice.model}"
+            draft.reason = f"NadirStrategy: chose {_choice(advice)}"
             return place
         failure = "choice outside the pool"
     place = rules(scored, ask, draft)
     draft.reason = f"NadirStrategy: fallback ({failure}); {draft.reason}"
     return place
+
+
+def _choice(advice: Advice) -> str:
+    told = [advice.bucket] if advice.bucket else []
+    if advice.confidence is not None:
+        told.append(f"confidence {advice.confidence:.2f}")
+    return f"{advice.model} ({', '.join(told)})" if told else advice.model
 
 
 RouterStrategy = Callable[[Scored, Ask, Draft], int]

@@ -140,7 +140,7 @@ class Exclusions(dict[tuple[str, str], Exclusion]):
 
 
 _NO_EXCLUSIONS: Mapping[str, Exclusion] = {}
-_NO_ROUTERS: Mapping[str, RouterStrategy] = MappingProxyType({})
+NO_ROUTERS: Mapping[str, RouterStrategy] = MappingProxyType({})
 
 
 class RoutingState:
@@ -152,7 +152,7 @@ class RoutingState:
     (kind, key); whoever stores it clears it. ``routers`` are the router strategies beside the built-in ones, by name.
     """
 
-    def __init__(self, roster: Roster, routers: Mapping[str, RouterStrategy] = _NO_ROUTERS) -> None:
+    def __init__(self, roster: Roster, routers: Mapping[str, RouterStrategy] = NO_ROUTERS) -> None:
         self.roster = roster
         self.routers = routers
         self.seq = 0
