@@ -52,7 +52,7 @@ DECIDE_KEYS = (*FEATURES, *CONTROLS, "seed")
 REPORT_KEYS = (
     *("decision", "attempt", "target", "outcome_class", "http_status", "latency_ms", "ttft_ms", "input_tokens"),
     *("output_tokens", "cached_tokens", "cost_usd", "retry_after_ms", "model_scoped", "next_target", "final"),
-    *("finish_reason", "quota"),
+    *("finish_reason", "quota", "hand_off_summary"),
 )
 
 
@@ -70,21 +70,31 @@ class Simulation:
             apply_memory(self.state, scenario.memory)
 
     def decide(self, raw: Any, path: str) -> dict[str, Any]:
+        """The answer to a decide event, which takes effect."""
         number_ = len(self.decisions)
+        try:
+            decision = self.ask(raw, path)
+        except Refused as refused:
+            self.take(None)
+            return {"decision": number_, "error": self._refusal(refused)}
+        shown = {"decision": number_, **answer(decision)}
+        self.take(decision)
+        return shown
+
+    def ask(self, raw: Any, path: str) -> Decision:
+        """What would be decided now; raises ``Refused``."""
         given = read_object(raw, path, DECIDE_KEYS)
         request = read_request(given, path)
         own = given.get("seed")
-        seed = self.seed + number_ if own is None else SEED(own, f"{path}.seed", TRUSTED)
+        seed = self.seed + len(self.decisions) if own is None else SEED(own, f"{path}.seed", TRUSTED)
         tick(self.state, self.now)
-        try:
-            decision = decide(request, self.state, Turn(self.now, seed, Dice(seed)))
-        except Refused as refused:
-            self.decisions.append(None)
-            return {"decision": number_, "error": self._refusal(refused)}
-        shown = {"decision": number_, **answer(decision)}
+        return decide(request, self.state, Turn(self.now, seed, Dice(seed)))
+
+    def take(self, decision: Decision | None) -> None:
+        """A decision takes effect under the next number; None: it was a refusal."""
         self.decisions.append(decision)
-        commit(self.state, decision, str(number_))
-        return shown
+        if decision is not None:
+            commit(self.state, decision, str(len(self.decisions) - 1))
 
     def _refusal(self, refused: Refused) -> dict[str, Any]:
         wait = None if refused.retry_at is None else max(0, refused.retry_at - self.now)
@@ -118,6 +128,7 @@ class Simulation:
             finish_reason=ANY_TEXT(given.get("finish_reason", ""), f"{path}.finish_reason", TRUSTED),
             cost_usd=number(0.0)(given.get("cost_usd", 0.0), f"{path}.cost_usd", TRUSTED),
             quota=read_windows(given.get("quota"), f"{path}.quota", self.now),
+            hand_off_summary=ANY_TEXT(given.get("hand_off_summary", ""), f"{path}.hand_off_summary", TRUSTED),
             **{name: COUNT(given.get(name, 0), f"{path}.{name}", TRUSTED) for name in counts},
         )
 
