@@ -24,8 +24,8 @@ class Source:
 
 def sources(arena_elo_url: str, models_dev_url: str) -> tuple[Source, ...]:
     """The sources of the settings. An arena URL without ``{board}`` is the general board's. Raises SettingsError."""
-    _check("ARENA_ELO_URL", arena_elo_url)
-    _check("MODELS_DEV_URL", models_dev_url)
+    _check("OMNIROUTE_ARENA_ELO_URL", arena_elo_url)
+    _check("OMNIROUTE_MODELS_DEV_URL", models_dev_url)
     found = []
     if arena_elo_url:
         boards = tuple(BOARDS) if BOARD_PLACE in arena_elo_url else (GENERAL_BOARD,)

@@ -14,21 +14,12 @@ from sqlalchemy import Engine
 
 from decision_service.store.engine import open_engine
 from decision_service.store.migrate import migrate
+from tests.decision_service.conftest import Clock
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The loop that the service runs on."""
     return {"uvloop": uvloop.new_event_loop}
-
-
-class Clock:
-    """Time that a test moves, in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 1_767_225_600.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

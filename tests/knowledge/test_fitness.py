@@ -65,6 +65,7 @@ def test_no_two_keys_are_the_same() -> None:
         ("gpt-5.1-codex-mini", "gpt-5*codex*mini"),
         ("gpt-5-codex", "gpt-5*codex"),
         ("gpt-5.9", "gpt-5"),
+        ("codex-gpt-5", "gpt-5"),
         ("models/gemini-2.5-flash-lite-preview-09-2025", "gemini-2.5-flash-lite"),
         ("gemini-3.1-flash-lite", "gemini-3*flash-lite"),
         ("google/gemini-embedding-001", "gemini"),

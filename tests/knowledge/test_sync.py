@@ -25,7 +25,8 @@ from decision_service.store.engine import open_engine
 from decision_service.store.records import KNOWLEDGE
 from service_kit.metrics import REGISTRY
 from service_kit.settings import SettingsError, read
-from tests.knowledge.conftest import Clock, Outside, Reply
+from tests.decision_service.conftest import Clock
+from tests.knowledge.conftest import Outside, Reply
 
 CATALOG = Catalog()
 TEXT, CODE, LISTINGS = "/board?name=text", "/board?name=code", "/api.json"
@@ -266,5 +267,7 @@ def test_the_sources_of_the_settings() -> None:
 
 @pytest.mark.parametrize("urls", [("ftp://host/x", ""), ("", "models.dev"), ("/x", "")])
 def test_a_url_that_is_none_is_refused(urls: tuple[str, str]) -> None:
-    with pytest.raises(SettingsError, match=r"_URL: got a text of \d+ characters; allowed: an absolute http or https"):
+    with pytest.raises(
+        SettingsError, match=r"^OMNIROUTE_\w+_URL: got a text of \d+ characters; allowed: an absolute http or https"
+    ):
         sources(*urls)
