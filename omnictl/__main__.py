@@ -47,10 +47,10 @@ def main() -> None:
         build(sys.argv[1:])(prog_name="omnictl")
     except CommandError as error:
         _end(error)
-    except UnicodeEncodeError as error:  # what is no UTF-8 among the arguments cannot be sent
-        _end(wrong_usage(f"{error.object!r}: got a text that is not UTF-8; allowed: UTF-8"))
+    except UnicodeEncodeError:  # the text is not shown: it may be a secret
+        _end(wrong_usage("an argument or variable: got a text that is not UTF-8; allowed: UTF-8"))
     except Exception as error:  # noqa: BLE001 - the edge of the process
-        _end(CommandError(f"a mistake of the program: {error!r}{_place(error)}"))
+        _end(CommandError(f"a mistake of the program: {type(error).__name__}{_place(error)}"))
 
 
 def _end(error: CommandError) -> NoReturn:

@@ -12,6 +12,7 @@ from omnictl.decisions import show_head, show_trace
 from omnictl.options import Remote, spread
 from omnictl.pool import show_pool
 from omnictl.printing import show_json
+from omnictl.problems import CommandError
 from omniroute.decision.v1 import decision_pb2 as pb
 from omniroute.decision.v1 import decision_pb2_grpc
 from service_kit.errors import Reason, ServiceError
@@ -29,6 +30,9 @@ def explain(
     remote: Remote,
     *,
     factors: Annotated[bool, typer.Option("--factors", help="Show all sixteen factors of every candidate.")] = False,
+    dump: Annotated[
+        bool, typer.Option("--dump", help="Write the pool and state as a scenario for `omnictl simulate` instead.")
+    ] = False,
 ) -> None:
     """Show the decision that would be made and why: every candidate with its score, or with what stops it.
 
@@ -36,7 +40,11 @@ def explain(
     """
     with connect(remote) as service:
         stub = decision_pb2_grpc.DecisionServiceStub(service.channel)
-        answer = service.ask(stub.Explain, pb.ExplainRequest(request=asked.request(model)))
+        request = pb.ExplainRequest(request=asked.request(model), include_scenario=dump)
+        answer = service.ask(stub.Explain, request)
+        if dump:
+            _show_scenario(answer)
+            return
         if remote.json:
             show_json(answer)
         elif answer.error.reason in EMPTIED:
@@ -46,6 +54,13 @@ def explain(
     if not remote.json:
         show_head(answer.decision)
         show_trace(answer.decision.trace, factors=factors)
+
+
+def _show_scenario(answer: pb.ExplainResponse) -> None:
+    """Also of a request that is refused: the scenario is refused alike."""
+    if not answer.scenario:
+        raise refusal(_refused(answer.error)) if answer.HasField("error") else CommandError("no scenario was given")
+    print(answer.scenario)
 
 
 def _refused(error: pb.DecideError) -> ServiceError:

@@ -120,6 +120,9 @@ def test_settings_that_make_no_sense_are_one_line(offline: Omnictl) -> None:
 
 def test_an_argument_that_is_no_utf8_is_wrong_usage(omnictl: Omnictl) -> None:
     assert "not UTF-8" in omnictl("keys", "create", "caf\udce9").refused(2)
+    line = omnictl("connections", "add", "groq", "--api-key-env", "GROQ", GROQ="sk-secret-\udce9").refused(2)
+    assert "not UTF-8" in line
+    assert "sk-secret" not in line
 
 
 def test_a_pipe_gets_neither_colours_nor_cut_lines(address: str) -> None:

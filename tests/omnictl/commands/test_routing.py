@@ -121,6 +121,18 @@ def test_all_sixteen_factors_are_shown_when_asked(omnictl: Omnictl) -> None:
     assert [len(row.split()) for row in (weights, first)] == [17, 17]
 
 
+@pytest.mark.parametrize("model", ["auto", "openai/gpt-4o"])
+def test_a_decision_carried_home_is_made_again(omnictl: Omnictl, model: str) -> None:
+    asked = ("explain", model, "--seed", "11", "--input-tokens", "700", "--task", "coding")
+    there = omnictl(*asked, "--json").json["decision"]
+    here = omnictl("simulate", "-", stdin=omnictl(*asked, "--dump").out).json
+    names = [f"{t['provider']}/{t['model']}@{t['connection_id']}" for t in there["plan"]["targets"]]
+    assert here["targets"] == names
+    assert here["strategy"] == there["strategy"]
+    scores = {row["candidate"]: row["score"] for row in there["trace"]["candidates"] if "score" in row}
+    assert here["scores"] == pytest.approx(scores, abs=1e-9)
+
+
 def test_an_order_without_scores_says_so(omnictl: Omnictl) -> None:
     assert "This strategy does not score." in omnictl("explain", "openai/gpt-4o", "--factors").out
 

@@ -112,6 +112,7 @@ def test_yaml_is_read_as_people_write_it() -> None:
         ({"events": [{"decide": {"modle": "auto"}}]}, "events[0].decide.modle"),
         ({"events": [{"decide": {"model": "auto", "input_tokens": -1}}]}, "events[0].decide.input_tokens"),
         ({"events": [{"advance_ms": -1}]}, "events[0].advance_ms"),
+        ({"events": [{"decide": {"model": None}}]}, "events[0].decide.model"),
         ({"events": [{"report": {"decision": 0, "outcome_class": "SUCCESS"}}]}, "events[0].report.decision"),
     ],
 )
