@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+WIDTH = 120
 REGION = re.compile(r"(<!-- figures -->\n).*(<!-- end of figures -->\n)", re.DOTALL)
 
 Found = Mapping[str, Any]
@@ -28,10 +30,11 @@ def ms(us: float) -> str:
 def machine(found: Found) -> str:
     where, versions = found["machine"], found["versions"]
     named = ", ".join(f"{name} {number}" for name, number in versions.items())
-    return (
-        f"{where['cpu']}, {where['cores']} cores, {where['architecture']}, {where['system']}. Load of the machine just "
-        f"before: {where['load_before']}.\n\n{named}.\n\nThe whole run took {found['seconds']:.0f} s.\n"
+    text = (
+        f"{where['cpu']}, {where['cores']} cores, {where['architecture']}, {where['system']}; load of the machine just "
+        f"before: {where['load_before']}. The whole run took {found['seconds']:.0f} s. Versions: {named}."
     )
+    return textwrap.fill(text, WIDTH) + "\n"
 
 
 def kernel(found: Found) -> str:

@@ -17,7 +17,6 @@ EVERY = pytest.mark.parametrize("page", PAGES, ids=pages.name_of)
 # Places of single machines, registries, and words of unfinished work.
 FORBIDDEN = re.compile(r"/(?:home|root|work|tmp|Users)/|pypi|npmjs|TODO|FIXME|placeholder", re.IGNORECASE)
 DIAGRAMS = ("flowchart", "sequenceDiagram", "stateDiagram-v2")
-LONGEST_LINE = 120
 
 
 @EVERY
@@ -46,12 +45,6 @@ def test_files_that_are_named_exist(page: Path) -> None:
 def test_nothing_is_named_that_belongs_to_one_machine(page: Path) -> None:
     found = FORBIDDEN.search(page.read_text())
     assert found is None, found
-
-
-@EVERY
-def test_prose_lines_are_short(page: Path) -> None:
-    long = [line for line in pages.prose(page).splitlines() if len(line) > LONGEST_LINE and not line.startswith("|")]
-    assert not long
 
 
 @EVERY

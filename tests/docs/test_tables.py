@@ -7,8 +7,10 @@ from importlib import import_module
 
 import pytest
 
+from decision_service.kernel.blame import RULINGS
 from decision_service.kernel.grammar import CATEGORIES, CHANNELS, TIERS
-from decision_service.kernel.model import ComboConfig
+from decision_service.kernel.health import Verdict
+from decision_service.kernel.model import ComboConfig, OutcomeClass
 from decision_service.kernel.routers import ROUTER_STRATEGIES
 from decision_service.kernel.strategies import STRATEGIES
 from decision_service.kernel.weights import FACTOR_NAMES, PACK_NAMES, PACKS
@@ -21,6 +23,7 @@ from decision_service.scenario.signals import SIGNALS
 from edge_gateway import controls
 from edge_gateway.problems import KINDS
 from executor.dialects import DIALECTS
+from executor.problems import CODES
 from executor.shapes import SHAPES
 from service_kit.errors import STATUS, Reason
 from service_kit.metrics import REGISTRY
@@ -55,6 +58,17 @@ def test_every_reason_has_its_codes_on_the_errors_page() -> None:
         for reason, (code, status) in STATUS.items()
     }
     assert set(STATUS) == set(Reason)
+
+
+def test_every_outcome_class_has_its_code_and_blame_on_the_errors_page() -> None:
+    rows = {row["outcome class"]: row for row in pages.table(pages.DOCS / "errors.md", "outcome class")}
+    assert {name: row["`code`"] for name, row in rows.items()} == {kind.value: code for kind, code in CODES.items()}
+    for name, row in rows.items():
+        told = row["whose fault it counts as"]
+        ruling = RULINGS[OutcomeClass(name)]
+        assert told.startswith(ruling.blame.value), name
+        assert ("breaker counts" in told) is (ruling.breaker is Verdict.FAILURE), name
+        assert ("rests" in told) is (ruling.wait is not None), name
 
 
 def test_every_setting_is_on_the_configuration_page_with_its_default() -> None:
