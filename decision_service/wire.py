@@ -33,6 +33,7 @@ SHAPES = {shape: pb.Plan.Shape.Value(f"SHAPE_{shape.name}") for shape in model.S
 OUTCOMES = {pb.OutcomeClass.Value(f"OUTCOME_CLASS_{c.name}"): c for c in model.OutcomeClass}
 
 Endpoints = Mapping[str, Endpoint]
+NO_PART = model.Rejection("plan", "has no part in this plan")
 NO_ENDPOINT = Endpoint("openai", "")
 
 
@@ -199,13 +200,13 @@ def _trace_out(trace: pb.Trace, decision: Decision) -> None:
     trace.task_type = draft.task_type
     trace.weights_source = draft.weights_source
     trace.weights.update(draft.weights)
-    for place, member in enumerate(decision.chain):
-        _candidate_out(trace.candidates.add(rank=place), member, decision, scores, scene)
-    members = {m.id: m for m in (*decision.pool.every, *draft.scored)}
-    for candidate_id, stop in {**decision.pool.rejected, **decision.rejected}.items():
-        row = trace.candidates.add(candidate=candidate_id, rejection=rejection_out(stop, decision.turn.now))
-        if candidate_id in members:
-            _candidate_out(row, members[candidate_id], decision, scores, scene)
+    ranks = {member.id: place for place, member in reversed([*enumerate(decision.chain)])}
+    stops = {**decision.pool.rejected, **decision.rejected}
+    for member in {m.id: m for m in (*decision.chain, *decision.pool.every)}.values():
+        row = trace.candidates.add(rank=ranks.get(member.id))
+        _candidate_out(row, member, decision, scores, scene)
+        if member.id not in ranks:
+            row.rejection.CopyFrom(rejection_out(stops.get(member.id, NO_PART), decision.turn.now))
     others = [m for m in decision.chain[1:] if m.id in scores]
     if others:
         runner_up = max(others, key=lambda m: scores[m.id])
