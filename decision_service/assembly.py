@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, closing, suppress
+from functools import partial
 from typing import Any
 
 import grpc.aio
@@ -16,8 +17,15 @@ from decision_service.advertised import advertised, channels, name_index
 from decision_service.catalog import Catalog, KnownProvider
 from decision_service.engine import Engine
 from decision_service.journal import Journal, JournalClosed, JournalFailed, JournalFull
+from decision_service.kernel.routers import RouterStrategy
+from decision_service.nadir import Nadir, StoredKeys, open_client
 from decision_service.names import NameIndex
+from decision_service.plugins.calling import callable_by_the_kernel
+from decision_service.plugins.registration import installed
+from decision_service.policy.fields import http_url, secret
+from decision_service.policy.known import TRUSTED
 from decision_service.registry import Registry
+from decision_service.registry.combos import nadir_key
 from decision_service.registry.oauth import Renewals
 from decision_service.roster_source import (
     Endpoint,
@@ -81,10 +89,10 @@ class Present:
         if self.engine is not None and before is not None:
             self.engine.change_roster(snapshot.roster, changed_credentials(before, snapshot))
 
-    def begin(self, journal: Journal) -> Engine:
+    def begin(self, journal: Journal, routers: Mapping[str, RouterStrategy]) -> Engine:
         """The engine over the first snapshot, with what was kept of its state."""
         assert self.snapshot is not None
-        self.engine = Engine(self.snapshot.roster, journal, clock.wall)
+        self.engine = Engine(self.snapshot.roster, journal, clock.wall, routers)
         self.engine.restore()
         return self.engine
 
@@ -131,12 +139,13 @@ async def _assemble(
     migrate(store)
     vault = Vault(load_secret_key(settings.secret_key, settings.data_dir))
     vault.verify(store)
-    around = Surroundings(Catalog(), environ, _demo(settings))
+    routers = callable_by_the_kernel(installed())
+    around = Surroundings(Catalog(), environ, _demo(settings), frozenset(routers))
     present = Present()
     source = parts.enter_context(closing(RosterSource(store, around, present.arrive)))
     _tell_shadows(source.start(clock.wall), around)
     journal = parts.enter_context(closing(Journal(store, clock.wall, retention_days=settings.outcome_retention_days)))
-    engine = present.begin(journal)
+    engine = present.begin(journal, routers)
     parts.push_async_callback(_save, engine)
     registry = Registry(store, source, vault, clock.wall)
     desk = parts.enter_context(closing(Desk(_tokens(settings))))
@@ -148,7 +157,8 @@ async def _assemble(
         advertised=lambda key: advertised(engine.state, key),
         channels=lambda key: channels(engine.state, key),
     )
-    decisions = DecisionServicer(engine, present.endpoints, present.names, present.written)
+    nadir = await _nadir(settings, registry, parts)
+    decisions = DecisionServicer(engine, present.endpoints, present.names, present.written, nadir.advise)
     server = await start_server(
         settings.decision_bind,
         _registration(decisions, StateServicer(engine, desk, registry.note), servicers),
@@ -168,6 +178,16 @@ async def _assemble(
     LOG.info("serving", port=server.port, candidates=len(engine.state.roster.pool))
     if started is not None:
         started.set_result(server.port)
+
+
+async def _nadir(settings: DecisionSettings, registry: Registry, parts: AsyncExitStack) -> Nadir:
+    try:
+        base_url = http_url(settings.nadir_base_url, "OMNIROUTE_NADIR_BASE_URL", TRUSTED)
+        api_key = secret(settings.nadir_api_key, "OMNIROUTE_NADIR_API_KEY", TRUSTED)
+    except ServiceError as error:
+        raise SettingsError(error.message) from None
+    keys = StoredKeys(lambda: registry.snapshot.revision, partial(nadir_key, registry))
+    return Nadir(await parts.enter_async_context(open_client()), base_url, api_key, keys.of)
 
 
 def _demo(settings: DecisionSettings) -> tuple[KnownProvider, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -12,12 +13,14 @@ from service_kit.errors import invalid
 
 KEPT = 50_000
 Key = tuple[str, str, str]
+# A decision that is made, or one that waits for something.
+Answer = pb.DecideResponse | asyncio.Task[pb.DecideResponse]
 
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
     digest: bytes
-    response: pb.DecideResponse
+    answer: Answer
     until: int
 
 
@@ -27,19 +30,22 @@ class Repeats:
     def __init__(self) -> None:
         self._answers: OrderedDict[Key, _Answered] = OrderedDict()
 
-    def find(self, caller: str, request: pb.DecideRequest, now: int) -> pb.DecideResponse | None:
-        """The answer that the same request got; raises INVALID_FIELD for other content under its id."""
+    def find(self, caller: str, request: pb.DecideRequest, now: int) -> Answer | None:
+        """The answer that the same request got, or gets; raises INVALID_FIELD for other content under its id."""
         answered = self._answers.get((caller, request.api_key_id, request.request_id))
         if answered is None or now >= answered.until:
             return None
         if answered.digest != _digest(request):
             raise invalid("request_id", "the id of another request of the last 60 s", "one id per request")
-        return answered.response
+        answer = answered.answer
+        if isinstance(answer, pb.DecideResponse) or not answer.done():
+            return answer
+        return None if answer.cancelled() or answer.exception() else answer.result()
 
-    def keep(self, caller: str, request: pb.DecideRequest, response: pb.DecideResponse, now: int) -> None:
+    def keep(self, caller: str, request: pb.DecideRequest, answer: Answer, now: int) -> None:
         key = (caller, request.api_key_id, request.request_id)
         self._answers.pop(key, None)
-        self._answers[key] = _Answered(_digest(request), response, now + MINUTE)
+        self._answers[key] = _Answered(_digest(request), answer, now + MINUTE)
         while len(self._answers) > KEPT or next(iter(self._answers.values())).until <= now:
             self._answers.popitem(last=False)
 

@@ -13,7 +13,8 @@ class DecisionSettings:
     """Each field is the variable ``OMNIROUTE_<FIELD>``.
 
     ``max_connection_age_s`` makes clients reconnect, so that they find new replicas; 0: never. In ``arena_elo_url`` the
-    text ``{board}`` stands for a board's name; an empty URL leaves its source out.
+    text ``{board}`` stands for a board's name; an empty URL leaves its source out. ``nadir_api_key`` and
+    ``nadir_base_url`` are for combos that have none of their own.
     """
 
     decision_bind: str = "127.0.0.1:50051"
@@ -32,6 +33,8 @@ class DecisionSettings:
     arena_elo_sync_enabled: bool = field(default=False, metadata={"also": "ARENA_ELO_SYNC_ENABLED"})
     arena_elo_url: str = "https://api.wulong.dev/arena-ai-leaderboards/v1/leaderboard?name={board}"
     models_dev_url: str = "https://models.dev/api.json"
+    nadir_api_key: str = field(default="", metadata={"secret": True})
+    nadir_base_url: str = "https://api.getnadir.com"
     knowledge_sync_interval_s: float = field(default=86_400.0, metadata={"least": 60.0, "most": 2_592_000.0})
     log_level: str = field(default="info", metadata={"choices": LEVELS})
     log_json: bool = True

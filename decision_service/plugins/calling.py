@@ -6,7 +6,7 @@ Whatever it does, a decision comes of it: where it fails, `rules` picks, and the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 from prometheus_client import Counter, Histogram
@@ -77,6 +77,13 @@ class Called:
             SLOW.labels(self._name).inc()
             if self._slow.again(now):
                 LOG.warning("router_plugin_slow", router=self._name, ms=round(1000 * seconds, 1))
+
+
+def callable_by_the_kernel(strategies: Mapping[str, RouterStrategy]) -> dict[str, routers.RouterStrategy]:
+    """The plug-ins as router strategies of the kernel; the log names each."""
+    for name, strategy in strategies.items():
+        LOG.info("router_plugin", router=name, description=strategy.description)
+    return {name: Called(strategy) for name, strategy in strategies.items()}
 
 
 class Seldom:

@@ -10,7 +10,9 @@ from typing import Protocol
 from decision_service.kernel.dice import Dice, Rng
 from decision_service.kernel.model import SlaTargets
 
-_NOTHING: Mapping[str, float] = MappingProxyType({})
+
+def _nothing() -> Mapping[str, float]:
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class PoolMember:
     model: str
     connection: str
     score: float
-    factors: Mapping[str, float] = field(default=_NOTHING, compare=False, repr=False)
+    factors: Mapping[str, float] = field(default_factory=_nothing, compare=False, repr=False)
     input_price: float | None = None
     output_price: float | None = None
     cost: float = 1.0
@@ -64,7 +66,7 @@ class SelectContext:
     sla: SlaTargets = SlaTargets()
     last_known_good: str = ""
     lkgp_enabled: bool = True
-    weights: Mapping[str, float] = field(default=_NOTHING)
+    weights: Mapping[str, float] = field(default_factory=_nothing)
     rng: Rng = field(default_factory=lambda: Dice(0))
 
 

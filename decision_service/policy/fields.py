@@ -137,10 +137,15 @@ def plain_text(most: int, *, least: int = 0) -> Reader:
 
 
 def secret(value: Any, path: str, _known: Known) -> str:
-    """A text whose value no error shows."""
-    if not isinstance(value, str) or len(value) > 4_096:
-        got = "a text that is too long" if isinstance(value, str) else shape(value)
-        raise invalid(path, got, "a text of at most 4096 characters")
+    """A key as an HTTP header carries it, or an empty text; no error shows its value."""
+    if (
+        not isinstance(value, str)
+        or len(value) > 4_096
+        or not (value.isascii() and value.isprintable())
+        or " " in value
+    ):
+        got = f"a secret of {len(value)} characters" if isinstance(value, str) else shape(value)
+        raise invalid(path, got, "at most 4096 printable ASCII characters without a blank")
     return value
 
 

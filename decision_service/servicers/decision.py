@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-import grpc
 import orjson
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -17,9 +16,11 @@ from decision_service.history import History
 from decision_service.kernel.decide import scope_of
 from decision_service.kernel.eligible import unreachable
 from decision_service.kernel.model import Outcome, Refused
+from decision_service.nadir import EXPLAINED
 from decision_service.names import NameIndex
-from decision_service.repeats import Repeats
 from decision_service.scenario.write import write_scenario
+from decision_service.servicers.deciding import Advise, Deciding, nobody
+from decision_service.servicers.overtaking import as_ready
 from decision_service.servicers.saving import BUSY, SAVE_TIMEOUT_S, saved
 from omniroute.decision.v1 import decision_pb2 as pb
 from omniroute.decision.v1 import decision_pb2_grpc
@@ -28,6 +29,7 @@ from service_kit.errors import Reason, ServiceError, invalid
 Context = Any
 Written = Callable[[str], Iterable[Mapping[str, Any]]]
 MOST_OUTCOMES = 1_000
+MOST_WAITING = 64
 PAGE, LARGEST_PAGE = 50, 1_000
 
 
@@ -40,39 +42,25 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
         endpoints: Callable[[], wire.Endpoints],
         names: Callable[[], NameIndex],
         written: Written = lambda _name: (),
+        advise: Advise = nobody,
     ) -> None:
-        """``written`` gives a stored combo and those that it refers to, as an operator writes them."""
+        """``written`` gives a stored combo and those that it refers to, as an operator writes them.
+
+        ``advise`` asks the remote router.
+        """
         self._engine = engine
         self._endpoints = endpoints
         self._names = names
         self._written = written
-        self._repeats = Repeats()
         self.history = History()
+        self._deciding = Deciding(engine, endpoints, self.history, advise)
 
-    def Decide(self, request: pb.DecideRequest, context: Context) -> pb.DecideResponse:
-        if not request.request_id:
-            return self._decide(request)
-        wire.named("request_id", request.request_id, wire.MAX_ID)
-        caller, now = _caller(context), self._engine.now()
-        response = self._repeats.find(caller, request, now)
-        if response is None:
-            response = self._decide(request)
-            self._repeats.keep(caller, request, response, now)
-        return response
-
-    def _decide(self, request: pb.DecideRequest) -> pb.DecideResponse:
-        engine = self._engine
-        asked = wire.request_in(request)
-        seed = request.seed if request.HasField("seed") else None
+    async def Decide(self, request: pb.DecideRequest, context: Context) -> pb.DecideResponse:
         try:
-            decision_id, decision = engine.decide(asked, seed)
+            answer = self._deciding.answer(request, context)
+            return await answer if isinstance(answer, asyncio.Task) else answer
         except ServiceError as error:
             raise self._with_near_names(error, request.model) from None
-        version = engine.state.seq
-        response = wire.decision_out(decision, decision_id, version, self._endpoints(), request.include_trace)
-        engine.commit(decision_id, decision)
-        self.history.decided(response, request, decision.turn.now)
-        return response
 
     def _with_near_names(self, error: ServiceError, model: str) -> ServiceError:
         if error.reason is Reason.MODEL_NOT_FOUND:
@@ -84,16 +72,36 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
     async def DecideStream(
         self, requests: AsyncIterator[pb.DecideStreamRequest], context: Context
     ) -> AsyncIterator[pb.DecideStreamResponse]:
-        async for message in requests:
-            request = message.request
-            try:
-                if not request.request_id:
-                    raise invalid("request.request_id", "nothing", "an id of 1 to 128 characters on a stream")
-                answer = pb.DecideStreamResponse(response=self.Decide(request, context))
-            except ServiceError as error:
-                answer = pb.DecideStreamResponse(error=wire.error_out(error))
-            answer.request_id = request.request_id
-            yield answer
+        def answer(message: pb.DecideStreamRequest) -> pb.DecideStreamResponse | asyncio.Task[pb.DecideStreamResponse]:
+            return self._streamed(message.request, context)
+
+        async for response in as_ready(requests, answer, MOST_WAITING):
+            yield response
+
+    def _streamed(
+        self, request: pb.DecideRequest, context: Context
+    ) -> pb.DecideStreamResponse | asyncio.Task[pb.DecideStreamResponse]:
+        try:
+            if not request.request_id:
+                raise invalid("request.request_id", "nothing", "an id of 1 to 128 characters on a stream")
+            answer = self._deciding.answer(request, context)
+        except ServiceError as error:
+            return self._stream_error(request, error)
+        if isinstance(answer, asyncio.Task):
+            return asyncio.create_task(self._streamed_later(request, answer))
+        return pb.DecideStreamResponse(request_id=request.request_id, response=answer)
+
+    async def _streamed_later(
+        self, request: pb.DecideRequest, answer: asyncio.Task[pb.DecideResponse]
+    ) -> pb.DecideStreamResponse:
+        try:
+            return pb.DecideStreamResponse(request_id=request.request_id, response=await answer)
+        except ServiceError as error:
+            return self._stream_error(request, error)
+
+    def _stream_error(self, request: pb.DecideRequest, error: ServiceError) -> pb.DecideStreamResponse:
+        told = wire.error_out(self._with_near_names(error, request.model))
+        return pb.DecideStreamResponse(request_id=request.request_id, error=told)
 
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
         if len(request.outcomes) > MOST_OUTCOMES:
@@ -147,7 +155,7 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
         asked = wire.request_in(request.request)
         seed = request.request.seed if request.request.HasField("seed") else None
         try:
-            decision = self._engine.explain(asked, seed)
+            decision = self._engine.explain(asked, seed, EXPLAINED)
         except ServiceError as error:
             return pb.ExplainResponse(error=wire.error_out(self._with_near_names(error, request.request.model)))
         version = self._engine.state.seq
@@ -197,9 +205,3 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
             raise ServiceError(Reason.UNAVAILABLE, "too many watchers", retry_after_ms=10_000)
         async for record in self.history.watch(request.combo, request.api_key_id):
             yield pb.WatchDecisionsResponse(record=record)
-
-
-def _caller(context: Context) -> str:
-    """Who calls: the peer's certificate where there is one."""
-    identities = context.peer_identities() if isinstance(context, grpc.aio.ServicerContext) else None
-    return ",".join(identity.decode(errors="replace") for identity in identities or ())
