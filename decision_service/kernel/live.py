@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import islice
 
-from decision_service.kernel.health import NO_REST, Breaker, Rest
+from decision_service.kernel.health import NO_REST, QUOTA_BACKOFF, Breaker, Rest
 from decision_service.kernel.model import Candidate, Connection, QuotaWindow, Step
 from decision_service.kernel.statistics import TargetStatistics, clamp01
 
@@ -115,7 +115,18 @@ class AccountRecord(Record):
 
     def windows(self, now: int) -> Iterable[QuotaWindow]:
         """The quota windows that have not started anew."""
-        return [w for w in self.quota.values() if w.reset_at is None or w.reset_at > now]
+        return [w for w in self.quota.values() if (end := self.ends_at(w)) is None or end > now]
+
+    def ends_at(self, window: QuotaWindow) -> int | None:
+        """When a window starts anew; None: unknown.
+
+        A limit that was told without its reset is believed for as long as a quota failure without a hint, so that the
+        connection is tried again.
+        """
+        told = self.quota_at.get(window.name)
+        if window.reset_at is None and window.limit_reached and told is not None:
+            return told + QUOTA_BACKOFF.base
+        return window.reset_at
 
     def remaining(self, now: int) -> float | None:
         """The smallest remaining fraction of the known windows; 0 where a limit is reached; None: unknown."""

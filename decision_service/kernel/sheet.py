@@ -112,8 +112,9 @@ class Sheet:
             _keep(self._busy, place, not alone and member.account.in_flight > 0)
             _keep(self._windowed, place, bool(member.account.quota))
             for window in member.account.quota.values():
-                if window.reset_at is not None and window.reset_at > now:
-                    self._stale_at = min(self._stale_at or window.reset_at, window.reset_at)
+                end = member.account.ends_at(window)
+                if end is not None and end > now:
+                    self._stale_at = min(self._stale_at or end, end)
 
     def _base(self, member: Member, density: float, now: int) -> float:
         weights, statistics = self.weights, member.target.statistics

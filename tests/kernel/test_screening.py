@@ -11,6 +11,7 @@ import pytest
 from decision_service.kernel.health import Breaker, Rest, Wait
 from decision_service.kernel.live import Member
 from decision_service.kernel.model import (
+    HOUR,
     MINUTE,
     SECOND,
     Controls,
@@ -285,3 +286,19 @@ def test_a_minimum_context_is_taken_from_the_request_and_the_combo_whichever_is_
         replace(over.state.roster, combos={"combo": combo("priority", two, min_context_window=70)})
     )
     assert ids(over.ask(controls=Controls(min_context_tokens=10))) == two[1:]
+
+
+def test_a_limit_that_was_told_without_its_reset_is_believed_for_an_hour() -> None:
+    over = rig()
+    over.decide()
+    over.report(quota=(QuotaWindow("weekly", 0.0),))
+    refusal = over.refused()
+    assert (refusal.rate_limited, refusal.retry_at) == (True, None)
+    over.pass_time(HOUR - 1)
+    assert stop(over) is not None
+    over.pass_time(1)
+    assert stop(over) is None
+    assert over.state.account("p", "c").remaining(over.now) is None
+    over.decide()
+    over.report(quota=(QuotaWindow("weekly", 0.0),))
+    assert stop(over) is not None, "and again, if it is told again"
