@@ -25,6 +25,7 @@ from decision_service.kernel.live import AccountRecord, Member, TargetRecord
 from decision_service.kernel.model import Combo, Outcome, OutcomeClass, QuotaWindow, Refused
 from decision_service.kernel.pricing import actual
 from decision_service.kernel.recall import SESSION_TTL_MS, Good, Pin, Summary, displaces
+from decision_service.kernel.screening import quota
 from decision_service.kernel.state import Batch, Lease, Rotation, RoutingState, Ticket
 from decision_service.kernel.strategies.rotation import behind, sticky_limit
 
@@ -202,9 +203,17 @@ def _fold_machines(
     if ruling.breaker is Verdict.SUCCESS:
         _fold_success(state, member, lease_seq)
     elif ruling.wait is not None:
-        hint = usable_hint(outcome.retry_after_ms) if ruling.hinted else None
-        failure = Failure(ruling.wait, lease_seq, state.seq, now, hint)
+        failure = Failure(ruling.wait, lease_seq, state.seq, now, _hint(member, outcome, ruling, now))
         _fold_rest(state, member, failure, ruling)
+
+
+def _hint(member: Member, outcome: Outcome, ruling: Ruling, now: int) -> int | None:
+    """How long the upstream asks to be left alone: its hint, or for a used-up quota the time to a known reset."""
+    hint = usable_hint(outcome.retry_after_ms) if ruling.hinted else None
+    if hint is not None or ruling.wait is not Wait.QUOTA_EXHAUSTED or ruling.locks:
+        return hint
+    reached = quota(member, now)
+    return None if reached is None or reached.until is None else usable_hint(reached.until - now)
 
 
 def _fold_success(state: RoutingState, member: Member, lease_seq: int) -> None:

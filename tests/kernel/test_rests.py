@@ -20,7 +20,7 @@ from decision_service.kernel.health import (
     fold_wait,
     usable_hint,
 )
-from decision_service.kernel.model import DAY, HOUR, MINUTE, SECOND, OutcomeClass, ProviderClass
+from decision_service.kernel.model import DAY, HOUR, MINUTE, SECOND, OutcomeClass, ProviderClass, QuotaWindow
 from tests.kernel.rig import Rig, combo, roster
 
 NOW = 1_000_000
@@ -165,6 +165,21 @@ def test_what_rests_after_an_outcome(
     assert over.wait("p/m@a") == own
     assert over.wait("p/n@a") == neighbour
     assert over.wait("p/m@b") is None
+
+
+@pytest.mark.parametrize(
+    ("resets_in", "hint", "rest"),
+    [(30 * MINUTE, None, 30 * MINUTE), (30 * MINUTE, 2 * HOUR, 2 * HOUR), (None, None, HOUR), (9 * DAY, None, HOUR)],
+)
+def test_a_used_up_quota_rests_until_the_reset_that_it_tells(
+    resets_in: int | None, hint: int | None, rest: int
+) -> None:
+    over = rig()
+    over.decide("p/m@a")
+    reset_at = None if resets_in is None else over.now + resets_in
+    told = (QuotaWindow("session", 0.0, reset_at), QuotaWindow("weekly", 0.7, over.now + DAY))
+    over.report(OutcomeClass.QUOTA_EXHAUSTED, http_status=402, retry_after_ms=hint, quota=told)
+    assert over.state.account("p", "a").cooldown.until - over.now == rest
 
 
 def test_auth_failed_ends_by_itself_and_grows_again() -> None:
