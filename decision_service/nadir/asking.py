@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from http.cookiejar import DefaultCookiePolicy
-from urllib.parse import urlsplit
 
 import aiohttp
 import httpx
@@ -133,7 +132,7 @@ class Nadir:
         now = self._now()
         self._rests = {each: until for each, until in self._rests.items() if until > now}
         if url not in self._rests:
-            LOG.warning("nadir_failed", host=urlsplit(url).netloc, why=why, rest_s=REST_S)
+            LOG.warning("nadir_failed", host=url.partition("://")[2].partition("/")[0], why=why, rest_s=REST_S)
         self._rests[url] = now + REST_S
 
 

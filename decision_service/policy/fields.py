@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import SequenceMatcher
 from math import inf, isfinite
 from typing import Any
+from urllib.parse import urlsplit
 
 from decision_service.policy.known import Known
 from service_kit.errors import ServiceError, invalid
@@ -165,10 +166,18 @@ def http_url(value: Any, path: str, _known: Known) -> str:
     scheme, _, rest = value.partition("://") if isinstance(value, str) else ("", "", "")
     host = rest.partition("/")[0]
     sound = scheme in ("http", "https") and host and "@" not in host and value.isprintable() and " " not in value
-    if not sound or len(value) > 2_048:
+    if not sound or len(value) > 2_048 or not _parses(value):
         got = "a URL with credentials" if "@" in host else shape(value)
         raise invalid(path, got, "an absolute http or https URL without credentials")
     return str(value)
+
+
+def _parses(url: str) -> bool:
+    """Its host and its port can be told apart."""
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
 
 
 def optional_url(value: Any, path: str, known: Known) -> str:
