@@ -12,7 +12,20 @@ import pytest
 
 from omniroute.decision.v1 import decision_pb2
 from tests.e2e.stack import Provided, Stack, until
-from tests.executor.upstream import ROLE, Connection, Received, Script, chunked, delta, event, hang, head, stream
+from tests.executor.upstream import (
+    ROLE,
+    Connection,
+    Received,
+    Script,
+    answer,
+    chunked,
+    delta,
+    error_body,
+    event,
+    hang,
+    head,
+    stream,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TRIES = 15
@@ -169,3 +182,27 @@ async def test_a_client_that_leaves_right_after_the_end_was_served(stack: Stack)
         said = await caller.hears(b"[DONE]")
         caller.reset()
         assert await stack.settled(decision_of(said)) == ["SUCCESS"]
+
+
+async def test_a_hang_up_in_the_second_attempt_ends_that_one(stack: Stack) -> None:
+    ill, talker = await stack.provider("ill", answer(500, error_body())), await stack.provider("talker", TALKS)
+    caller = Caller(stack)
+    await caller.call(await stack.combo(ill, talker), streamed=True)
+    decision_id = decision_of(await caller.hears(b"\r\n\r\n"))
+    caller.reset()
+    assert await stack.settled(decision_id) == ["UPSTREAM_ERROR", "CLIENT_CANCELLED"]
+    [_, closing] = (await stack.record(decision_id)).outcomes
+    assert closing.provider == talker.name
+    await nobody_is_blamed(stack, talker)
+
+
+async def test_many_who_hang_up_together_leave_nothing_behind(stack: Stack) -> None:
+    provided = await stack.provider("talker", TALKS)
+    callers = [Caller(stack) for _ in range(40)]
+    await asyncio.gather(*(caller.call(provided.model, streamed=True) for caller in callers))
+    await asyncio.gather(*(caller.hears(b"Hel") for caller in callers))
+    for caller in callers:
+        caller.reset()
+    async with asyncio.timeout(LIMIT_S):
+        await asyncio.gather(*(connection.gone.wait() for connection in provided.upstream.connections))
+    await nobody_is_blamed(stack, provided)
