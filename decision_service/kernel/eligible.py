@@ -87,7 +87,7 @@ def refusal(pool: Pool, needs: Needs, rejected: Mapping[str, Rejection], now: in
     if not pool.every:
         return Refused("NO_AVAILABLE_TARGET", "no connection serves this model: add one, or set a provider key")
     if not pool.units:
-        names = ", ".join(pool.policy_filters)
+        names = ", ".join(dict.fromkeys(stop.filter for stop in pool.rejected.values()))
         return Refused("POLICY_EXCLUDES_ALL", f"policy excludes every candidate: {names}", rejected=pool.rejected)
     stops = {m.id: stop for m in pool.members if (stop := incapable(m, needs)) is not None}
     waiting = {m.id: rejected[m.id] for m in pool.members if m.id not in stops and m.id in rejected}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decision_service.kernel.draft import Ask
 from decision_service.kernel.live import Member
 from decision_service.kernel.recall import Summary, summary_key
+from decision_service.kernel.screening import unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,13 @@ def hand_off(chain: Sequence[Member], ask: Ask) -> HandOff | None:
     if summary is not None and not _served_by(chain[0], summary):
         return HandOff(summary.text, summarize=False)
     if summary is None and len(chain) > 1 and _runs_low(chain[0], ask):
-        extras = ask.pool.extras
-        return HandOff("", summarize=True, summarizer=extras[0].head if extras else None)
+        return HandOff("", summarize=True, summarizer=_summarizer(ask))
     return None
+
+
+def _summarizer(ask: Ask) -> Member | None:
+    """The first available connection of the model that the policy names; None: who serves makes the summary."""
+    return next((member for member in ask.pool.summarizers if unavailable(member, ask.turn.now) is None), None)
 
 
 def _served_by(member: Member, summary: Summary) -> bool:

@@ -59,11 +59,12 @@ class Pool:
     """A compiled pool.
 
     ``every`` is the whole pool in pool order. ``units`` hold what passed the policy and preference filters, ``members``
-    the same, flat. ``rejected`` is what those stopped. ``policy_filters`` names the policy filters that stopped
-    something, ``opened`` the preference filters that would have left nothing. ``flat``: every unit has one member, and
-    no candidate stands twice. ``limited``: some step has a limit of live leases of its own. ``weights`` are the combo's
-    own, normalised. ``multipliers`` on scores and the ``strategy`` are what a key changes; both empty: nothing.
-    ``panel`` is the units with the combos that a fusion refers to; ``extras`` are a judge or a summariser beside them.
+    the same, flat, with the ``judges`` that a fusion names. ``rejected`` is what those stopped, ``opened`` the
+    preference filters that would have left nothing. ``flat``: every unit has one member, and no candidate stands twice.
+    ``limited``: some step has a limit of live leases of its own. ``weights`` are the combo's own, normalised.
+    ``multipliers`` on scores and the ``strategy`` are what a key changes; both empty: nothing. ``panel`` is the units
+    with those that have nobody left: combos that a fusion refers to, and empty places where each has a role.
+    ``summarizers`` may make the summaries of a context-relay; they are no part of the pool.
     ``declared`` has the places of all units by key, before any filter: rotations run over the same steps whoever asks.
     """
 
@@ -71,18 +72,18 @@ class Pool:
         "_sheets",
         "declared",
         "every",
-        "extras",
         "flat",
         "gate",
+        "judges",
         "limited",
         "members",
         "multipliers",
         "opened",
         "panel",
-        "policy_filters",
         "providers",
         "rejected",
         "strategy",
+        "summarizers",
         "units",
         "weights",
     )
@@ -92,19 +93,19 @@ class Pool:
         every: Sequence[Member],
         units: Sequence[Unit],
         rejected: Mapping[str, Rejection],
-        policy_filters: Sequence[str],
         opened: Sequence[str],
         weights: Mapping[str, float] | None = None,
         override: Override = NO_OVERRIDE,
-        extras: Sequence[Unit] = (),
+        judges: Sequence[Unit] = (),
+        summarizers: Sequence[Unit] = (),
     ) -> None:
         self.every = every
         self.panel = tuple(units)
         self.units = tuple(unit for unit in units if unit.members)
-        self.extras = tuple(extras)
-        self.members = tuple(member for unit in (*self.units, *extras) for member in unit.members)
+        self.judges = tuple(judges)
+        self.summarizers = tuple(member for unit in summarizers for member in unit.members)
+        self.members = tuple(member for unit in (*self.units, *judges) for member in unit.members)
         self.rejected = rejected
-        self.policy_filters = tuple(policy_filters)
         self.opened = tuple(opened)
         self.weights = weights
         self.multipliers = override.multipliers
@@ -157,7 +158,7 @@ def _channel_units(roster: Roster, records: RecordsOf) -> Iterable[Unit]:
     connections = roster.connections
     for candidate in roster.pool:
         connection = connections[candidate.provider, candidate.connection]
-        if connection.enabled and connection.usable and roster.providers[candidate.provider].enabled:
+        if connection.enabled and connection.usable:
             yield Unit(CHANNEL_STEP, [Member(candidate, connection, records(candidate), CHANNEL_STEP)], candidate.id)
 
 
@@ -173,8 +174,8 @@ def _step_units(combo: Combo, roster: Roster, records: RecordsOf) -> Iterable[Un
     expand = combo.config.connection_aware_expansion
     if expand is None:
         expand = roster.settings.connection_aware_expansion
-    expand = expand or combo.strategy in ALWAYS_EXPANDED
-    for step in combo.steps if _keeps_refs(combo) else flatten(combo, roster):
+    expand = expand or (combo.strategy in ALWAYS_EXPANDED and not combo.config.agentic_enabled)
+    for step in combo.steps if _has_roles(combo) else flatten(combo, roster):
         members = _members_of(step, combo, roster, records)
         if step.combo and combo.strategy == "fusion":
             yield Unit(step, [], step.id)
@@ -183,12 +184,12 @@ def _step_units(combo: Combo, roster: Roster, records: RecordsOf) -> Iterable[Un
             for member in members:
                 member.step = share
                 yield Unit(share, [member], f"{step.id}@{member.candidate.connection}")
-        elif members:
+        else:
             yield Unit(step, members, step.id)
 
 
-def _keeps_refs(combo: Combo) -> bool:
-    """A reference stands for one member of a panel, or for one step with fallbacks."""
+def _has_roles(combo: Combo) -> bool:
+    """Each step has a place of its own in the plan, whoever is left to take it; a reference stands for one step."""
     return combo.strategy in ("fusion", "pipeline") or combo.config.agentic_enabled
 
 
@@ -203,9 +204,8 @@ def _members_of(step: Step, combo: Combo, roster: Roster, records: RecordsOf) ->
     return members
 
 
-def _extra_units(combo: Combo, roster: Roster, records: RecordsOf) -> list[Unit]:
-    """The judge of a fusion, or who summarises for a context-relay, where the config names one."""
-    named = {"fusion": combo.config.judge_model, "context-relay": combo.config.handoff_model}.get(combo.strategy)
+def _named_units(named: str | None, combo: Combo, roster: Roster, records: RecordsOf) -> list[Unit]:
+    """The model that a config names beside the steps: the judge of a fusion, the summarizer of a context-relay."""
     if not named:
         return []
     provider, _, model = named.partition("/")
@@ -264,23 +264,24 @@ def compile_pool(combo: Combo, model: str, roster: Roster, key_id: str, records:
     """The pool of a policy for a key."""
     channel_pool = combo.channel is not None or (combo.strategy == "auto" and not combo.steps)
     units = list(_channel_units(roster, records) if channel_pool else _step_units(combo, roster, records))
-    if combo.strategy in ONCE_EACH:
-        units = _once(units)
+    if not _has_roles(combo):
+        units = [unit for unit in units if unit.members]
+        units = _once(units) if combo.strategy in ONCE_EACH else units
     for unit in units:
         for member in unit.members:
             member.unit_key = unit.key
     wanted = combo.config.candidate_pool
     if wanted and combo.strategy == "auto":
-        units = [unit for unit in units if unit.head.candidate.provider in wanted]
-    extras = _extra_units(combo, roster, records)
-    every = tuple(member for unit in (*units, *extras) for member in unit.members)
+        units = [unit for unit in units if unit.members and unit.head.candidate.provider in wanted]
+    judges = _named_units(combo.config.judge_model if combo.strategy == "fusion" else None, combo, roster, records)
+    every = tuple(member for unit in (*units, *judges) for member in unit.members)
+    handing_off = combo.strategy == "context-relay"
+    summarizers = _named_units(combo.config.handoff_model if handing_off else None, combo, roster, records)
     override = roster.overrides.get((key_id, combo.channel.name), NO_OVERRIDE) if combo.channel else NO_OVERRIDE
     rejected: dict[str, Rejection] = {}
-    fired = []
     for rule in _policy_filters(roster, roster.keys.get(key_id), override.excluded, model):
-        before = len(rejected)
-        units, extras = _filtered(units, rule, rejected), _filtered(extras, rule, rejected)
-        fired += [rule[0]] if len(rejected) > before else []
+        units = _filtered(units, rule, rejected, kept=_has_roles(combo))
+        judges, summarizers = _filtered(judges, rule, rejected), _filtered(summarizers, rule, {})
     opened = []
     for rule in _preference_filters(combo.channel) if combo.channel else ():
         stopped: dict[str, Rejection] = {}
@@ -291,7 +292,7 @@ def compile_pool(combo: Combo, model: str, roster: Roster, key_id: str, records:
         else:
             opened.append(rule[0])
     weights = None if combo.config.weights is None else normalised(combo.config.weights)
-    return Pool(every, _overridden(units, override), rejected, fired, opened, weights, override, extras)
+    return Pool(every, _overridden(units, override), rejected, opened, weights, override, judges, summarizers)
 
 
 def _overridden(units: list[Unit], override: Override) -> list[Unit]:
@@ -305,17 +306,18 @@ def _overridden(units: list[Unit], override: Override) -> list[Unit]:
     return units
 
 
-def _filtered(units: Iterable[Unit], rule: Filter, rejected: dict[str, Rejection]) -> list[Unit]:
+def _filtered(units: Iterable[Unit], rule: Filter, rejected: dict[str, Rejection], *, kept: bool = False) -> list[Unit]:
+    """The units with the members that a rule lets through; one without any is left out unless it is to be ``kept``."""
     name, check = rule
     left = []
     for unit in units:
-        kept = []
+        members = []
         for member in unit.members:
             reason = check(member)
             if reason is None:
-                kept.append(member)
+                members.append(member)
             else:
                 rejected[member.id] = Rejection(name, reason)
-        if kept or unit.step.combo:
-            left.append(Unit(unit.step, kept, unit.key))
+        if members or kept:
+            left.append(Unit(unit.step, members, unit.key))
     return left

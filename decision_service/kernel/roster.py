@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from decision_service.kernel.knowledge.fitness import fitness_table
@@ -51,6 +51,13 @@ class Roster:
     pool: tuple[Candidate, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        closed = {
+            key: replace(connection, enabled=False)
+            for key, connection in self.connections.items()
+            if not self.providers[connection.provider].enabled
+        }
+        if closed:  # a disabled provider's connections are disabled with it
+            object.__setattr__(self, "connections", {**self.connections, **closed})
         accounts: dict[str, list[Connection]] = {}
         for connection in self.connections.values():
             accounts.setdefault(connection.provider, []).append(connection)
