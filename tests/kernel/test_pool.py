@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,6 +62,17 @@ def test_a_provider_that_is_switched_off_is_not_in_it() -> None:
         connections={("p", "a"): Connection("a", "p"), ("q", "b"): Connection("b", "q")},
     )
     assert names(pool(over)) == ["q/m@b"]
+
+
+@pytest.mark.parametrize("model", ["combo", "m", "auto"])
+def test_a_provider_that_is_switched_off_serves_no_policy(model: str) -> None:
+    two = ["p/m@a", "q/m@b"]
+    over = roster(two, combo("priority", two))
+    over = replace(over, providers={**over.providers, "p": Provider("p", enabled=False, models=("m",))})
+    assert ids(Rig(over).ask(model)) == ["q/m@b"]
+    refusal = Rig(over).refused("p/m")
+    assert refusal.reason == "NO_AVAILABLE_TARGET"
+    assert [stop.reason for stop in refusal.rejected.values()] == ["disabled"]
 
 
 def test_a_combo_of_auto_without_steps_takes_the_same_pool() -> None:
