@@ -95,6 +95,22 @@ def test_random_draws_targets_not_steps() -> None:
     assert over.ask().draft.propensity == 0.5
 
 
+def test_random_loses_nobody_where_a_step_overlaps_another() -> None:
+    accounts = ["p/m@a", "p/m@b"]
+    over = Rig(roster(accounts, combo("random", ["p/m@a", "p/m"])))
+    assert {frozenset(ids(over.ask(seed=seed))) for seed in range(20)} == {frozenset(accounts)}
+
+
+def test_quota_share_keeps_the_proportions_of_weights_beyond_every_float() -> None:
+    steps = [step("p/m@a", weight=1e308), step("q/m@b", weight=1e308), step("r/m@c", weight=1e308)]
+    over = Rig(roster(FOUR, combo("priority", steps, quota_share=True)))
+    firsts = []
+    for _ in range(9):
+        firsts.append(ids(over.decide())[0])
+        over.report()
+    assert Counter(firsts) == dict.fromkeys(FOUR[:3], 3)
+
+
 def test_p2c_takes_the_better_of_two() -> None:
     over = rig("p2c")
     measured(over, FOUR[0], error_rate=0.9)

@@ -9,15 +9,17 @@ from decision_service.kernel.draft import Ask, DealCard, Draft, SettleDeficits
 from decision_service.kernel.pool import Unit
 from decision_service.kernel.recall import pinned
 from decision_service.kernel.strategies.order import pick_index, shuffled, weighted_order
+from decision_service.kernel.weights import shares
 
 WHOLE = 1.0
 
 
 def random(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
     draft.reason = "drawn at random"
-    distinct = list({unit.head.id: unit for unit in reversed(units)}.values())[::-1]
-    draft.propensity = 1.0 / len(distinct)
-    return shuffled(distinct, ask.turn.rng)
+    first: dict[str, Unit] = {}
+    repeats = [unit for unit in units if first.setdefault(unit.head.id, unit) is not unit]
+    draft.propensity = 1.0 / len(first)
+    return [*shuffled(list(first.values()), ask.turn.rng), *repeats]
 
 
 def strict_random(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
@@ -77,11 +79,9 @@ def quota_share(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
     """
     now, floor = ask.turn.now, ask.combo.config.quota_weighted_floor_percent / 100.0
     sharing = [unit for unit in units if _shares(unit, ask, floor, now)] or units
-    weights = [unit.step.weight for unit in sharing]
-    total = sum(weights)
-    shares = [weight / total if total > 0 else 1.0 / len(sharing) for weight in weights]
+    earned = shares([unit.step.weight for unit in sharing])
     before = ask.state.deficits.get(ask.scope, {})
-    deficits = {unit.key: before.get(unit.key, 0.0) + share for unit, share in zip(sharing, shares, strict=True)}
+    deficits = {unit.key: before.get(unit.key, 0.0) + share for unit, share in zip(sharing, earned, strict=True)}
     ranked = sorted(sharing, key=lambda unit: -deficits[unit.key])
     home = pinned([unit.head for unit in sharing], ask.pin, now) if ask.request.session_explicit else None
     draft.reason = "next by its share"
