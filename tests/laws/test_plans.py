@@ -19,7 +19,7 @@ from decision_service.kernel.screening import incapable, needs_of, unavailable
 from decision_service.kernel.state import RoutingState
 from tests.kernel.rig import Rig, ids
 from tests.laws.snapshot import snapshot
-from tests.laws.worlds import Event, asked, counts, histories, lived, rosters
+from tests.laws.worlds import Event, asked, counts, happen, histories, lived, rosters
 
 
 def answer(over: Rig, request: dict[str, Any]) -> Decision | Refused:
@@ -95,9 +95,12 @@ def test_asking_changes_nothing_and_answers_the_same_twice(
 
 @given(over=rosters(), history=histories, which=counts, amount=counts)
 def test_what_is_kept_ready_never_shows(over: Roster, history: Sequence[Event], which: int, amount: int) -> None:
-    """Kept pools, gates and scores answer as freshly made ones do."""
-    rig = lived(over, history)
+    """Kept pools, gates and scores that lived through a history answer as freshly made ones do."""
+    rig = Rig(over)
     request = asked(rig, which, amount)
+    for event in history:
+        answer(rig, request)
+        happen(rig, event)
     warm = told(answer(rig, request))
     forget(rig.state)
     assert told(answer(rig, request)) == warm
