@@ -11,8 +11,10 @@ from typing import Any
 import grpc.aio
 import httpx
 import structlog
+from sqlalchemy import Engine as Store
 from sqlalchemy.exc import SQLAlchemyError
 
+from decision_service import knowledge_sync
 from decision_service.advertised import advertised, channels, name_index
 from decision_service.catalog import Catalog, KnownProvider
 from decision_service.engine import Engine
@@ -28,7 +30,6 @@ from decision_service.registry import Registry
 from decision_service.registry.combos import nadir_key
 from decision_service.registry.oauth import Renewals
 from decision_service.roster_source import (
-    Endpoint,
     RosterSource,
     Snapshot,
     Surroundings,
@@ -45,6 +46,7 @@ from decision_service.settings import DecisionSettings
 from decision_service.store.engine import StoreError, open_engine
 from decision_service.store.migrate import migrate
 from decision_service.vault import Vault, VaultError, load_secret_key
+from decision_service.wire import Targets
 from omniroute.decision.v1 import decision_pb2, decision_pb2_grpc
 from omniroute.registry.v1 import registry_pb2, registry_pb2_grpc
 from service_kit import clock, metrics, tls
@@ -75,6 +77,7 @@ class Present:
         self.engine: Engine | None = None
         self._loop = asyncio.get_running_loop()
         self._names: NameIndex | None = None
+        self._targets: Targets | None = None
         self.snapshot: Snapshot | None = None
 
     def arrive(self, snapshot: Snapshot) -> None:
@@ -85,7 +88,7 @@ class Present:
 
     def _take(self, snapshot: Snapshot) -> None:
         before = self.snapshot
-        self.snapshot, self._names = snapshot, None
+        self.snapshot, self._names, self._targets = snapshot, None, None
         if self.engine is not None and before is not None:
             self.engine.change_roster(snapshot.roster, changed_credentials(before, snapshot))
 
@@ -96,9 +99,12 @@ class Present:
         self.engine.restore()
         return self.engine
 
-    def endpoints(self) -> Mapping[str, Endpoint]:
-        assert self.snapshot is not None
-        return self.snapshot.endpoints
+    def targets(self) -> Targets:
+        """Made anew when first asked for after a change."""
+        if self._targets is None:
+            assert self.snapshot is not None
+            self._targets = Targets(self.snapshot.endpoints)
+        return self._targets
 
     def written(self, name: str) -> list[Mapping[str, Any]]:
         assert self.snapshot is not None
@@ -140,13 +146,16 @@ async def _assemble(
     vault = Vault(load_secret_key(settings.secret_key, settings.data_dir))
     vault.verify(store)
     routers = callable_by_the_kernel(installed())
-    around = Surroundings(Catalog(), environ, _demo(settings), frozenset(routers))
+    synced = settings.arena_elo_sync_enabled
+    around = Surroundings(Catalog(), environ, _demo(settings), frozenset(routers), synced=synced)
     present = Present()
     source = parts.enter_context(closing(RosterSource(store, around, present.arrive)))
     _tell_shadows(source.start(clock.wall), around)
     journal = parts.enter_context(closing(Journal(store, clock.wall, retention_days=settings.outcome_retention_days)))
     engine = present.begin(journal, routers)
     parts.push_async_callback(_save, engine)
+    if synced:
+        await _synchronise(settings, store, parts)
     registry = Registry(store, source, vault, clock.wall)
     desk = parts.enter_context(closing(Desk(_tokens(settings))))
     client = await parts.enter_async_context(httpx.AsyncClient(timeout=RENEWAL_TIMEOUT_S))
@@ -158,7 +167,7 @@ async def _assemble(
         channels=lambda key: channels(engine.state, key),
     )
     nadir = await _nadir(settings, registry, parts)
-    decisions = DecisionServicer(engine, present.endpoints, present.names, present.written, nadir.advise)
+    decisions = DecisionServicer(engine, present.targets, present.names, present.written, nadir.advise)
     server = await start_server(
         settings.decision_bind,
         _registration(decisions, StateServicer(engine, desk, registry.note), servicers),
@@ -195,6 +204,12 @@ def _demo(settings: DecisionSettings) -> tuple[KnownProvider, ...]:
         return parse_demo(settings.demo_providers)
     except ServiceError as error:
         raise SettingsError(f"OMNIROUTE_DEMO_PROVIDERS: {error.message}") from None
+
+
+async def _synchronise(settings: DecisionSettings, store: Store, parts: AsyncExitStack) -> None:
+    asked = knowledge_sync.sources(settings.arena_elo_url, settings.models_dev_url)
+    pace = knowledge_sync.Pace(settings.knowledge_sync_interval_s)
+    await parts.enter_async_context(knowledge_sync.running(store, asked, clock.wall, pace))
 
 
 def _registration(

@@ -22,6 +22,7 @@ from service_kit.errors import ServiceError, invalid
 
 MAX_MODEL, MAX_ID, MAX_SESSION, MAX_CACHE_KEY, MAX_TEXT, MAX_SUMMARY = 512, 128, 256, 256, 16_000, 32 * 1024
 MAX_MS = 2**32 - 1
+TARGETS_KEPT = 50_000
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 OPERATIONS = {
@@ -92,7 +93,7 @@ def request_in(request: pb.DecideRequest) -> model.Request:
 
 
 def decision_out(
-    decision: Decision, decision_id: str, version: int, endpoints: Endpoints, include_trace: bool
+    decision: Decision, decision_id: str, version: int, targets: Targets, include_trace: bool
 ) -> pb.DecideResponse:
     """The answer to a Decide."""
     draft = decision.draft
@@ -113,15 +114,15 @@ def decision_out(
         ignored_controls=decision.ignored,
         state=pb.StateView(source=pb.StateView.SOURCE_LOCAL, version=version),
     )
-    _plan_out(response.plan, decision, endpoints)
+    _plan_out(response.plan, decision, targets)
     if include_trace:
         _trace_out(response.trace, decision)
     return response
 
 
-def _plan_out(message: pb.Plan, decision: Decision, endpoints: Endpoints) -> None:
+def _plan_out(message: pb.Plan, decision: Decision, targets: Targets) -> None:
     plan = decision.plan
-    writer = _TargetWriter(decision, endpoints)
+    writer = _TargetWriter(decision, targets)
     if plan is None:
         message.shape = pb.Plan.SHAPE_SINGLE
         for place, member in enumerate(decision.chain):
@@ -162,36 +163,57 @@ def _call_out(target: pb.Target, call: Call, writer: _TargetWriter, places: Mapp
         writer.write(target.fallbacks.add(), fallback.id, fallback.member, places[fallback.id])
 
 
+class Targets:
+    """What targets say of members at one snapshot: the part that does not change with requests is kept."""
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
+        self._kept: dict[Member, pb.Target] = {}
+
+    def of(self, member: Member) -> pb.Target:
+        """The fixed part of a member's target; not to be changed."""
+        target = self._kept.get(member)
+        if target is None:
+            if len(self._kept) >= TARGETS_KEPT:
+                self._kept.clear()
+            target = self._kept[member] = self._made(member)
+        return target
+
+    def _made(self, member: Member) -> pb.Target:
+        candidate, facts = member.candidate, member.candidate.facts
+        endpoint = self._endpoints.get(candidate.connection, NO_ENDPOINT)
+        return pb.Target(
+            step_id=member.step.id,
+            provider=candidate.provider,
+            model=candidate.model,
+            connection_id=candidate.connection,
+            dialect=endpoint.dialect,
+            base_url=endpoint.base_url,
+            prompt=member.step.prompt,
+            context_window=facts.context_window or 0,
+            input_price=facts.input_price,
+            output_price=facts.output_price,
+            cached_input_price=facts.cached_input_price,
+        )
+
+
 class _TargetWriter:
     """Writes targets of one decision."""
 
-    def __init__(self, decision: Decision, endpoints: Endpoints) -> None:
+    def __init__(self, decision: Decision, targets: Targets) -> None:
         self.decision = decision
-        self._endpoints = endpoints
+        self._targets = targets
         self._scores = decision.draft.scores
 
     def write(self, target: pb.Target, target_id: str, member: Member, place: int) -> None:
-        candidate, facts = member.candidate, member.candidate.facts
-        endpoint = self._endpoints.get(candidate.connection, NO_ENDPOINT)
+        target.CopyFrom(self._targets.of(member))
         target.target_id = target_id
-        target.step_id = member.step.id
-        target.provider = candidate.provider
-        target.model = candidate.model
-        target.connection_id = candidate.connection
-        target.dialect = endpoint.dialect
-        target.base_url = endpoint.base_url
         target.timeout_ms = self.decision.timeouts[place]
-        target.probe = self.decision.probe and not place
-        target.prompt = member.step.prompt
-        target.score = self._scores.get(member.id, 0.0)
-        target.estimated_cost_usd = estimate(candidate, self.decision.request)
-        target.context_window = facts.context_window or 0
-        if facts.input_price is not None:
-            target.input_price = facts.input_price
-        if facts.output_price is not None:
-            target.output_price = facts.output_price
-        if facts.cached_input_price is not None:
-            target.cached_input_price = facts.cached_input_price
+        if not place and self.decision.probe:
+            target.probe = True
+        if self._scores:
+            target.score = self._scores.get(member.id, 0.0)
+        target.estimated_cost_usd = estimate(member.candidate, self.decision.request)
 
 
 def _trace_out(trace: pb.Trace, decision: Decision) -> None:

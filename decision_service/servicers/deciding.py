@@ -30,10 +30,10 @@ class Deciding:
     """Makes decisions take effect. ``advise`` asks the remote router, with the seconds that the caller has left."""
 
     def __init__(
-        self, engine: Engine, endpoints: Callable[[], wire.Endpoints], history: History, advise: Advise = nobody
+        self, engine: Engine, targets: Callable[[], wire.Targets], history: History, advise: Advise = nobody
     ) -> None:
         self._engine = engine
-        self._endpoints = endpoints
+        self._targets = targets
         self._history = history
         self._advise = advise
         self._repeats = Repeats()
@@ -79,7 +79,7 @@ class Deciding:
     def _effected(self, request: pb.DecideRequest, decision_id: str, decision: Decision) -> pb.DecideResponse:
         engine = self._engine
         version = engine.state.seq
-        response = wire.decision_out(decision, decision_id, version, self._endpoints(), request.include_trace)
+        response = wire.decision_out(decision, decision_id, version, self._targets(), request.include_trace)
         engine.commit(decision_id, decision)
         self._history.decided(response, request, decision.turn.now)
         return response

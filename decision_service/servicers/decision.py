@@ -39,7 +39,7 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
     def __init__(
         self,
         engine: Engine,
-        endpoints: Callable[[], wire.Endpoints],
+        targets: Callable[[], wire.Targets],
         names: Callable[[], NameIndex],
         written: Written = lambda _name: (),
         advise: Advise = nobody,
@@ -49,11 +49,11 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
         ``advise`` asks the remote router.
         """
         self._engine = engine
-        self._endpoints = endpoints
+        self._targets = targets
         self._names = names
         self._written = written
         self.history = History()
-        self._deciding = Deciding(engine, endpoints, self.history, advise)
+        self._deciding = Deciding(engine, targets, self.history, advise)
 
     async def Decide(self, request: pb.DecideRequest, context: Context) -> pb.DecideResponse:
         try:
@@ -159,7 +159,7 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
         except ServiceError as error:
             return pb.ExplainResponse(error=wire.error_out(self._with_near_names(error, request.request.model)))
         version = self._engine.state.seq
-        response = pb.ExplainResponse(decision=wire.decision_out(decision, "", version, self._endpoints(), True))
+        response = pb.ExplainResponse(decision=wire.decision_out(decision, "", version, self._targets(), True))
         if request.include_scenario:
             scenario = write_scenario(decision, self._written(decision.combo.name))
             response.scenario = orjson.dumps(scenario, option=orjson.OPT_INDENT_2).decode()

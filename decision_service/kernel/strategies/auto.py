@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from decision_service.kernel.affinity import SERVED_BEFORE
 from decision_service.kernel.budget import by_estimate, within_budget
 from decision_service.kernel.draft import Advance, Ask, Draft, Exclude, Readmit, shared
-from decision_service.kernel.health import EXCLUDE_BELOW, READMIT_FROM
+from decision_service.kernel.health import EXCLUDE_BELOW, NOT_EXCLUDED, READMIT_FROM, start_exclusion
 from decision_service.kernel.knowledge.tasks import task_type_of
 from decision_service.kernel.model import Rejection
 from decision_service.kernel.pool import Unit
@@ -81,7 +81,9 @@ def _kept(units: Sequence[Unit], values: Sequence[float], ask: Ask, draft: Draft
     stored = ask.wishes.pack is None and not ask.incident
     for place in low:
         member = units[place].head
-        draft.rejected[member.id] = Rejection("exclusion", f"score {values[place]:.4f} < {EXCLUDE_BELOW}")
+        started = start_exclusion(exclusions.get(member.id, NOT_EXCLUDED), ask.turn.now)
+        until = started.until if stored else None
+        draft.rejected[member.id] = Rejection("exclusion", f"score {values[place]:.4f} < {EXCLUDE_BELOW}", until)
         if stored:
             draft.effects.append(Exclude(ask.scope, member.id))
     return kept

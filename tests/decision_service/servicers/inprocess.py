@@ -22,6 +22,7 @@ from decision_service.roster_source import RosterSource, Surroundings, parse_dem
 from decision_service.servicers.decision import DecisionServicer
 from decision_service.store.engine import open_engine
 from decision_service.store.migrate import migrate
+from decision_service.wire import Targets
 from omniroute.decision.v1 import decision_pb2 as pb
 from service_kit.errors import ServiceError
 
@@ -119,7 +120,8 @@ def in_process(data_dir: Path, *providers: str) -> Iterator[InProcess]:
         )
         snapshot = source.start(clock)
         engine = Engine(snapshot.roster, parts.enter_context(closing(Journal(store, clock))), clock)
-        servicer = DecisionServicer(engine, lambda: snapshot.endpoints, lambda: name_index(engine.state))
+        targets = Targets(snapshot.endpoints)
+        servicer = DecisionServicer(engine, lambda: targets, lambda: name_index(engine.state))
         yield InProcess(servicer, parts.enter_context(_loop()), clock)
 
 
