@@ -6,13 +6,14 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from executor import estimates, failures, hints, outgoing, telemetry
+from executor.clients import CLIENTS
 from executor.credentials import Away, Credentials, Unusable
-from executor.dialects import DIALECTS
-from executor.dialects.frames import Answer, Dialect, NoAnswer, Prepared
+from executor.dialects import DIALECTS, chat
+from executor.dialects.frames import Answer, Dialect, FrameReader, NoAnswer, Prepared, Untranslatable
+from executor.dialects.openai import ChunkReader
 from executor.drain import Drain
 from executor.faults import fault_of_body
 from executor.model import Attempt, Call, Chunk, Failure, Head, OutcomeClass, QuotaWindow, Sink, Usage
-from executor.problems import stream_error
 from executor.relay import Relay, State
 from executor.timing import Slot, out_of_time
 from executor.transport.port import Transport, TransportFault, UpstreamResponse
@@ -83,11 +84,11 @@ class _Visit:
         self._call = call
         self._slot = slot
         self._dialect: Dialect = DIALECTS[slot.target.dialect]
-        self.relay = Relay(self._dialect.reader(), means.limits.max_event_bytes)
+        self.relay = self._relay(self._dialect.reader(call), as_it_is=call.own_body(slot.target.dialect) is not None)
         self._clock = asyncio.get_running_loop().time
         self._started = self._quiet_since = self._clock()
         self._secret = ""
-        self._added: frozenset[str] = frozenset()
+        self._prepared = Prepared("", b"")
         self._response: UpstreamResponse | None = None
         self._is_read = False  # to its end, so that the connection can serve again
         self._status = 0
@@ -106,6 +107,8 @@ class _Visit:
             return self._out_of_time()
         except TransportFault as fault:
             return failures.from_transport(fault, self._status)
+        except Untranslatable as error:
+            return failures.failure(C.INVALID_REQUEST, str(error))
         except Unusable as error:
             return failures.failure(C.AUTH_FAILED, str(error))
         except Away as error:
@@ -159,13 +162,12 @@ class _Visit:
         if not relay.is_committed:
             return Ended(record, answer)
         if failure is not None:
-            return Ended(record, tail=stream_error(failure))
-        return Ended(record, tail=relay.tail(usage, record.cost_usd, wants_usage=self._call.wants_usage))
+            return Ended(record, tail=relay.error(failure))
+        return Ended(record, tail=relay.tail(usage, record.cost_usd))
 
     async def _exchange(self) -> Failure | None:
-        prepared = self._dialect.prepare(self._call, self._slot.target)
-        self._added = prepared.added
-        response = await self._ask(prepared)
+        self._prepared = self._prepare()
+        response = await self._ask()
         now = self._means.wall()
         self._status = response.status
         self._quota = hints.quota_windows(response.headers, now)
@@ -178,11 +180,22 @@ class _Visit:
             return await self._hold(opening)
         return await self._read_whole(response, opening)
 
-    async def _ask(self, prepared: Prepared) -> UpstreamResponse:
+    def _relay(self, reader: FrameReader, *, as_it_is: bool) -> Relay:
+        writer = CLIENTS[self._call.client].writer(self._call, as_it_is=as_it_is)
+        return Relay(reader, writer, self._means.limits.max_event_bytes)
+
+    def _prepare(self) -> Prepared:
+        """Raises Untranslatable."""
+        call, target = self._call, self._slot.target
+        if call.spoken is not None and call.spoken.lost and call.own_body(target.dialect) is None:
+            raise Untranslatable("; ".join(call.spoken.lost))
+        return self._dialect.prepare(call, target)
+
+    async def _ask(self) -> UpstreamResponse:
         """Send the request; with a credential that is refused, once more with a renewed one."""
         target, credentials, transport = self._slot.target, self._means.credentials, self._means.transport
         self._secret = await credentials.secret(target.connection_id)
-        response = await transport.send(outgoing.request(self._call, target, prepared, self._secret))
+        response = await transport.send(outgoing.request(self._call, target, self._prepared, self._secret))
         self._response = response
         if response.status != 401 or not self._secret:
             return response
@@ -192,7 +205,7 @@ class _Visit:
         self._response = None
         await response.close()
         self._secret = renewed
-        self._response = await transport.send(outgoing.request(self._call, target, prepared, renewed))
+        self._response = await transport.send(outgoing.request(self._call, target, self._prepared, renewed))
         return self._response
 
     async def _error_body(self, response: UpstreamResponse) -> bytes:
@@ -225,7 +238,8 @@ class _Visit:
         if not self._call.stream:
             self._answer = result
             return None
-        return await self._hold(_as_events(self._dialect.as_stream(result.body)))
+        self.relay = self._relay(ChunkReader(), as_it_is=False)
+        return await self._hold(chat.as_events(result.body))
 
     async def _hold(self, opening: bytes) -> Failure | None:
         """Feed the relay until the stream has content or fails."""
@@ -268,7 +282,8 @@ class _Visit:
             model=self._slot.target.model,
             secret=self._secret,
             wait_ms=self._wait_ms,
-            added=self._added,
+            added=self._prepared.added,
+            translated=self._prepared.translated,
         )
 
     def _out_of_time(self) -> Failure:
@@ -307,7 +322,3 @@ async def _opening(response: UpstreamResponse) -> bytes:
         if opening.strip():
             break
     return opening
-
-
-def _as_events(chunks: list[bytes]) -> bytes:
-    return b"".join(b"data: " + chunk + b"\n\n" for chunk in [*chunks, b"[DONE]"])

@@ -73,11 +73,13 @@ def from_fault(
     secret: str = "",
     wait_ms: int | None = None,
     added: frozenset[str] = frozenset(),
+    translated: bool = False,
 ) -> Failure:
     """The failure behind an error status, or behind an error that came with a success status.
 
     ``wait_ms`` is the wait that the headers name; it goes before the one in the text. ``added`` are the body fields
-    that we put in ourselves: a refusal of one of them is no fault of the request.
+    that we put in ourselves: a refusal of one of them is no fault of the request. Nor is a refusal of a ``translated``
+    body: another target may take the request in another form.
     """
     fault = replace(fault, message=texts.ADDRESS.sub("", fault.message))
     outcome_class = classify(status, fault)
@@ -92,7 +94,8 @@ def from_fault(
         param=shown(fault.param, secret),
         retry_after_ms=fault.wait_ms if wait_ms is None else wait_ms,
         model_scoped=_is_model_scoped(outcome_class, fault.message, model),
-        returned=_is_returned(outcome_class, status, fault, added),
+        returned=_is_returned(outcome_class, status, fault, added)
+        and not (translated and outcome_class is C.INVALID_REQUEST),
         retryable=outcome_class in RETRYABLE and not 300 <= status < 400,
     )
 

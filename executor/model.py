@@ -49,6 +49,14 @@ class Operation(StrEnum):
     EMBEDDINGS = "EMBEDDINGS"
 
 
+class ClientDialect(StrEnum):
+    """What the client speaks, by the contract's names."""
+
+    OPENAI_CHAT = "OPENAI_CHAT"
+    OPENAI_RESPONSES = "OPENAI_RESPONSES"
+    ANTHROPIC_MESSAGES = "ANTHROPIC_MESSAGES"
+
+
 @dataclass(frozen=True, slots=True)
 class Prices:
     """USD per 1M tokens; None where unknown."""
@@ -93,8 +101,25 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Spoken:
+    """A request in another form than chat completions: ``body`` as it came, and ``chat``, its translation.
+
+    Targets of ``dialect`` may get the body as it is; empty: there are none. ``lost`` names what the translation could
+    not carry, so that no other target can serve the request.
+    """
+
+    body: Mapping[str, Any]
+    chat: Mapping[str, Any]
+    dialect: str = ""
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
-    """What the client asked for; ``body`` is its parsed JSON, never changed."""
+    """What the client asked for; ``body`` is its JSON in the form of chat completions, never changed.
+
+    ``created`` is when it came, in Unix seconds. ``headers`` are those of the client that belong to its dialect.
+    """
 
     decision_id: str
     body: Mapping[str, Any]
@@ -102,6 +127,19 @@ class Call:
     request_id: str = ""
     traceparent: str = ""
     effort: str = ""
+    client: ClientDialect = ClientDialect.OPENAI_CHAT
+    spoken: Spoken | None = None
+    created: int = 0
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def own_body(self, dialect: str) -> Mapping[str, Any] | None:
+        """The client's own body, for a target of ``dialect`` that reads it as it is.
+
+        None when the target speaks otherwise, and when ``body`` is no longer what the client asked for: a step of a
+        plan makes its call by replacing the body.
+        """
+        spoken = self.spoken
+        return spoken.body if spoken is not None and spoken.dialect == dialect and spoken.chat is self.body else None
 
     @property
     def stream(self) -> bool:

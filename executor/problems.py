@@ -1,4 +1,4 @@
-"""What the client gets when no target answered: status, headers and an OpenAI-shaped body."""
+"""What the client gets when no target answered: status, headers and what went wrong."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
-
-import orjson
 
 from executor.failover import Why
 from executor.model import Attempt, Failure, OutcomeClass
@@ -43,12 +41,12 @@ DEADLINE_EXCEEDED = "deadline_exceeded"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A whole error answer. ``code`` stands in the body too."""
+    """A whole error answer. ``error`` is OpenAI's error object, with ``code`` in it."""
 
     status: int
     code: str
     headers: tuple[tuple[str, str], ...]
-    body: bytes
+    error: Mapping[str, Any]
 
 
 def failed(attempts: Sequence[Attempt], why: Why) -> Problem:
@@ -71,18 +69,17 @@ def failed(attempts: Sequence[Attempt], why: Why) -> Problem:
     hint_ms = _earliest_hint_ms(failures)
     if hint_ms is not None:
         headers.append(("retry-after", str(math.ceil(hint_ms / 1000))))
-    return Problem(status, code, tuple(headers), orjson.dumps({"error": error}))
+    return Problem(status, code, tuple(headers), error)
 
 
-def stream_error(failure: Failure) -> bytes:
-    """The event that ends a stream which broke after its first content."""
-    error = {
+def stream_problem(failure: Failure) -> dict[str, Any]:
+    """OpenAI's error object for a stream that broke after its first content."""
+    return {
         "message": failure.message,
         "type": _type_of(502),
         "param": None,
         "code": failure.code or CODES[failure.outcome_class],
     }
-    return b"data: " + orjson.dumps({"error": error}) + b"\n\n"
 
 
 def _verdict(failures: Sequence[Failure], why: Why) -> tuple[int, str]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
+from executor.clients.port import StreamWriter
 from executor.dialects.frames import Frame, FrameReader, NoAnswer
-from executor.model import OutcomeClass, Usage
+from executor.model import Failure, OutcomeClass, Usage
 from executor.sse import Event, EventParser, EventTooLarge
 
 
@@ -44,9 +45,12 @@ COMMITTED = frozenset({State.COMMITTED, State.SERVED, State.INTERRUPTED})
 
 
 class Relay:
-    """``feed`` the upstream's bytes in, take the client's bytes out; ``state`` and ``no_answer`` tell how it ended."""
+    """``feed`` the upstream's bytes in, take the client's bytes out; ``state`` and ``no_answer`` tell how it ended.
 
-    def __init__(self, reader: FrameReader, max_event_bytes: int) -> None:
+    ``reader`` knows what the upstream says, ``writer`` how the client is told.
+    """
+
+    def __init__(self, reader: FrameReader, writer: StreamWriter, max_event_bytes: int) -> None:
         self.state = State.HOLDING
         self.no_answer: NoAnswer | None = None
         self.usage: Usage | None = None
@@ -54,6 +58,7 @@ class Relay:
         self.characters = 0
         self.refused = False
         self._reader = reader
+        self._writer = writer
         self._parser = EventParser(max_event_bytes)
         self._max_held = max_event_bytes
         self._held: list[bytes] = []
@@ -93,20 +98,23 @@ class Relay:
             self._fault(OutcomeClass.MALFORMED if empty else OutcomeClass.EMPTY, text)
         return out
 
-    def tail(self, usage: Usage, cost_usd: float, *, wants_usage: bool) -> bytes:
+    def tail(self, usage: Usage, cost_usd: float) -> bytes:
         """What a served stream ends with."""
-        usage_event = _event(self._reader.usage_chunk(usage, cost_usd)) if wants_usage else b""
-        return usage_event + b"data: [DONE]\n\n"
+        return self._writer.end(usage, cost_usd)
+
+    def error(self, failure: Failure) -> bytes:
+        """What a broken stream ends with."""
+        return self._writer.error(failure)
 
     def _taken(self, events: list[Event]) -> bytes:
         out: list[bytes] = []
         for event in events:
             if not self.is_open:
                 break
-            out.append(self._frame(self._reader.read(event)))
+            out.append(self._frame(event, self._reader.read(event)))
         return b"".join(out)
 
-    def _frame(self, frame: Frame) -> bytes:
+    def _frame(self, event: Event, frame: Frame) -> bytes:
         if frame.fault is not None:
             self._move(Signal.FAULT)
             self.no_answer = NoAnswer(OutcomeClass.UPSTREAM_ERROR, "", frame.fault)
@@ -119,10 +127,10 @@ class Relay:
         self.usage = frame.usage or self.usage
         self.finish_reason = frame.finish_reason or self.finish_reason
         self.characters += frame.characters
-        event = _event(frame.data) if frame.data else b""
+        data = self._writer.event(event, frame)
         if frame.content and self.state is State.HOLDING:
-            return self._commit() + event
-        return event if self.state is State.COMMITTED else self._hold(event)
+            return self._commit() + data
+        return data if self.state is State.COMMITTED else self._hold(data)
 
     def _done(self) -> bytes:
         """The stream is whole; reasoning that stays hidden and a content filter's refusal are answers too."""
@@ -137,9 +145,9 @@ class Relay:
         self._move(Signal.DONE)
         return out
 
-    def _hold(self, event: bytes) -> bytes:
-        self._held.append(event)
-        self._held_bytes += len(event)
+    def _hold(self, data: bytes) -> bytes:
+        self._held.append(data)
+        self._held_bytes += len(data)
         if self._held_bytes > self._max_held:
             self._fault(OutcomeClass.MALFORMED, "the upstream sent too much before its first content")
         return b""
@@ -156,7 +164,3 @@ class Relay:
 
     def _move(self, signal: Signal) -> None:
         self.state = NEXT[self.state, signal]
-
-
-def _event(data: bytes) -> bytes:
-    return b"data: " + data + b"\n\n"

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from executor.dialects.openai import OpenAI
+from executor.clients.openai_chat import ChatWriter
+from executor.dialects import chat
+from executor.dialects.openai import ChunkReader
 from executor.model import Usage
 from executor.relay import COMMITTED, NEXT, OPEN, Relay, Signal, State
 from tests.executor.upstream import DONE, GOOD_STREAM, ROLE, USAGE, completion, delta, error_body, event
 
 
 def relayed(pieces: list[bytes]) -> tuple[bytes, State, Relay]:
-    relay = Relay(OpenAI().reader(), max_event_bytes=1 << 20)
+    relay = Relay(ChunkReader(), ChatWriter(wants_usage=True), max_event_bytes=1 << 20)
     out = b""
     for piece in pieces:
         if relay.is_open:
@@ -25,7 +27,7 @@ def relayed(pieces: list[bytes]) -> tuple[bytes, State, Relay]:
     if relay.is_open:
         out += relay.close()
     if relay.state is State.SERVED:
-        out += relay.tail(relay.usage or Usage(1, 2, estimated=True), 0.5, wants_usage=True)
+        out += relay.tail(relay.usage or Usage(1, 2, estimated=True), 0.5)
     return out, relay.state, relay
 
 
@@ -153,9 +155,7 @@ def test_chunks_that_need_no_change_keep_their_bytes() -> None:
 
 
 def test_a_whole_answer_reads_as_its_own_stream() -> None:
-    dialect = OpenAI()
     whole = completion("Hello")
     whole["choices"].append({"index": 1, "message": {"content": "Hi"}, "finish_reason": "length"})
-    chunks = dialect.as_stream(orjson.dumps(whole))
-    _, state, relay = relayed([b"".join(b"data: " + chunk + b"\n\n" for chunk in chunks) + DONE])
+    _, state, relay = relayed([chat.as_events(orjson.dumps(whole))])
     assert (state, relay.usage, relay.characters) == (State.SERVED, Usage(10, 5), 7)

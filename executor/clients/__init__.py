@@ -1,0 +1,12 @@
+"""Dialects of clients: how a request is read, and how answers, streams and errors are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from executor.clients.openai_chat import OpenAIChat
+from executor.clients.port import Client
+from executor.model import ClientDialect
+
+CLIENTS: Mapping[ClientDialect, Client] = MappingProxyType({ClientDialect.OPENAI_CHAT: OpenAIChat()})
