@@ -170,6 +170,29 @@ async def test_the_edge_drains_on_sigterm_and_serves_again(stack: Stack) -> None
     assert (await stack.chat((await stack.provider("ant")).model)).status == 200
 
 
+async def test_the_executor_drains_on_sigterm(stack: Stack) -> None:
+    """What is under way is finished; what comes is refused at once."""
+    tap = Tap()
+    provided, ant = await stack.provider("tap", tap), await stack.provider("ant")
+    async with open_stream(stack, provided.model) as (response, parts):
+        said = await anext(parts)
+        ending = asyncio.create_task(stack.executor.terminate())
+        await until(lambda: _refuses(stack, ant.model))
+        tap.opened.set()
+        async for part in parts:
+            said += part
+    assert said.endswith(b"data: [DONE]\n\n")
+    async with asyncio.timeout(SETTLE_LIMIT_S):
+        assert await ending == 0
+    assert await stack.settled(response.headers["x-omniroute-decision-id"]) == ["SUCCESS"]
+    await stack.executor.start()
+    await works_again(stack, ant.model)
+
+
+async def _refuses(stack: Stack, model: str) -> bool:
+    return (await stack.chat(model)).status == 503
+
+
 async def test_no_log_holds_a_stack(stack: Stack) -> None:
     """After all of that."""
     for service in stack.services:

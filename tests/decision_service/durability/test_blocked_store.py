@@ -84,6 +84,18 @@ async def test_deciding_never_waits_for_the_disk(house: House) -> None:
     assert max(latencies) < 1.0
 
 
+async def test_a_report_whose_caller_gives_up_is_a_duplicate_later(house: House) -> None:
+    client = await house.start()
+    model = await client.add_target("ant")
+    sent = outcome(await client.decide(model), "SUCCESS")
+    with locked(house.database):
+        call = client.decisions.Report(pb.ReportRequest(outcomes=[sent]), timeout=0.5)
+        assert (await refused(call)).code is grpc.StatusCode.DEADLINE_EXCEEDED
+    async with asyncio.timeout(15):
+        assert (await client.report(sent)).duplicates == 1
+    assert house.outcomes() == {(sent.decision_id, 1): 1}
+
+
 @pytest.mark.full
 async def test_a_report_is_refused_within_its_bound_and_taken_later(house: House) -> None:
     client = await house.start()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from omniroute.decision.v1 import decision_pb2 as pb
@@ -65,6 +68,20 @@ async def knowledge_survives(house: House) -> None:
 
 async def test_machines_quota_and_statistics_survive_a_kill(build: Build) -> None:
     await knowledge_survives(build())
+
+
+async def test_a_state_that_cannot_be_read_is_told_and_costs_no_other(house: House) -> None:
+    client = await house.start()
+    for name in ("ant", "bee"):
+        await client.add_target(name)
+        await client.attempt(f"{name}/{name}-model", "RATE_LIMITED", retry_after_ms=600_000)
+    await house.service.terminate()
+    with closing(sqlite3.connect(house.database)) as database, database:
+        database.execute("UPDATE health_states SET state = '{half' WHERE kind = 'cooldown' AND key LIKE 'ant%'")
+    client = await house.start()
+    assert set(await client.states(abnormal_only=True)) == {"bee/bee-1"}
+    [line] = [line for line in house.service.said.splitlines() if "state_unreadable" in line]
+    assert "ant ant-1" in line
 
 
 @pytest.mark.full
