@@ -615,6 +615,8 @@ class Target(_message.Message):
     OUTPUT_PRICE_FIELD_NUMBER: _builtins.int
     CACHED_INPUT_PRICE_FIELD_NUMBER: _builtins.int
     CONTEXT_WINDOW_FIELD_NUMBER: _builtins.int
+    MAX_OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
     target_id: _builtins.str
     """Unique per place in the plan; named in outcomes."""
     step_id: _builtins.str
@@ -647,6 +649,10 @@ class Target(_message.Message):
     """USD per 1M cached input tokens. Unset: unknown, billed as input."""
     context_window: _builtins.int
     """Context window, tokens. 0: unknown."""
+    max_output_tokens: _builtins.int
+    """Most output tokens that the model gives, 0: unknown."""
+    reasons: _builtins.bool
+    """The model takes a reasoning effort. Unset: unknown."""
     @_builtins.property
     def fallbacks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Target]:
         """Inside fusion, pipeline and agentic plans: what to try when this target fails, in order."""
@@ -676,10 +682,12 @@ class Target(_message.Message):
         output_price: _builtins.float | None = ...,
         cached_input_price: _builtins.float | None = ...,
         context_window: _builtins.int = ...,
+        max_output_tokens: _builtins.int = ...,
+        reasons: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cached_input_price", b"_cached_input_price", "_input_price", b"_input_price", "_output_price", b"_output_price", "cached_input_price", b"cached_input_price", "input_price", b"input_price", "nested", b"nested", "output_price", b"output_price"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cached_input_price", b"_cached_input_price", "_input_price", b"_input_price", "_output_price", b"_output_price", "_reasons", b"_reasons", "cached_input_price", b"cached_input_price", "input_price", b"input_price", "nested", b"nested", "output_price", b"output_price", "reasons", b"reasons"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cached_input_price", b"_cached_input_price", "_input_price", b"_input_price", "_output_price", b"_output_price", "base_url", b"base_url", "cached_input_price", b"cached_input_price", "connection_id", b"connection_id", "context_window", b"context_window", "dialect", b"dialect", "estimated_cost_usd", b"estimated_cost_usd", "fallbacks", b"fallbacks", "input_price", b"input_price", "model", b"model", "nested", b"nested", "output_price", b"output_price", "probe", b"probe", "prompt", b"prompt", "provider", b"provider", "score", b"score", "step_id", b"step_id", "target_id", b"target_id", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cached_input_price", b"_cached_input_price", "_input_price", b"_input_price", "_output_price", b"_output_price", "_reasons", b"_reasons", "base_url", b"base_url", "cached_input_price", b"cached_input_price", "connection_id", b"connection_id", "context_window", b"context_window", "dialect", b"dialect", "estimated_cost_usd", b"estimated_cost_usd", "fallbacks", b"fallbacks", "input_price", b"input_price", "max_output_tokens", b"max_output_tokens", "model", b"model", "nested", b"nested", "output_price", b"output_price", "probe", b"probe", "prompt", b"prompt", "provider", b"provider", "reasons", b"reasons", "score", b"score", "step_id", b"step_id", "target_id", b"target_id", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cached_input_price: _TypeAlias = _typing.Literal["cached_input_price"]  # noqa: Y015
     _WhichOneofArgType__cached_input_price: _TypeAlias = _typing.Literal["_cached_input_price", b"_cached_input_price"]  # noqa: Y015
@@ -687,12 +695,16 @@ class Target(_message.Message):
     _WhichOneofArgType__input_price: _TypeAlias = _typing.Literal["_input_price", b"_input_price"]  # noqa: Y015
     _WhichOneofReturnType__output_price: _TypeAlias = _typing.Literal["output_price"]  # noqa: Y015
     _WhichOneofArgType__output_price: _TypeAlias = _typing.Literal["_output_price", b"_output_price"]  # noqa: Y015
+    _WhichOneofReturnType__reasons: _TypeAlias = _typing.Literal["reasons"]  # noqa: Y015
+    _WhichOneofArgType__reasons: _TypeAlias = _typing.Literal["_reasons", b"_reasons"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cached_input_price) -> _WhichOneofReturnType__cached_input_price | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__input_price) -> _WhichOneofReturnType__input_price | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__output_price) -> _WhichOneofReturnType__output_price | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reasons) -> _WhichOneofReturnType__reasons | None: ...
 
 Global___Target: _TypeAlias = Target  # noqa: Y015
 

@@ -62,6 +62,7 @@ class ExecuteRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     DEADLINE_MS_FIELD_NUMBER: _builtins.int
     EFFORT_FIELD_NUMBER: _builtins.int
+    CLIENT_HEADERS_FIELD_NUMBER: _builtins.int
     decision_id: _builtins.str
     """Decision that the plan belongs to; copied into every outcome. Required."""
     operation: _decision_pb2.Operation.ValueType
@@ -80,6 +81,12 @@ class ExecuteRequest(_message.Message):
     def plan(self) -> _decision_pb2.Plan:
         """What to call. Required."""
 
+    @_builtins.property
+    def client_headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Header]:
+        """Headers of the client that belong to its dialect, such as anthropic-beta; for targets that speak the same dialect.
+        Others are ignored.
+        """
+
     def __init__(
         self,
         *,
@@ -91,10 +98,11 @@ class ExecuteRequest(_message.Message):
         request_id: _builtins.str = ...,
         deadline_ms: _builtins.int = ...,
         effort: _builtins.str = ...,
+        client_headers: _abc.Iterable[Global___Header] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "client_dialect", b"client_dialect", "deadline_ms", b"deadline_ms", "decision_id", b"decision_id", "effort", b"effort", "operation", b"operation", "plan", b"plan", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "client_dialect", b"client_dialect", "client_headers", b"client_headers", "deadline_ms", b"deadline_ms", "decision_id", b"decision_id", "effort", b"effort", "operation", b"operation", "plan", b"plan", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
