@@ -110,14 +110,17 @@ async def open_stream(stack: Stack, model: str) -> AsyncIterator[tuple[httpx.Res
         yield response, parts
 
 
+async def rest_of(parts: AsyncIterator[bytes]) -> bytes:
+    return b"".join([part async for part in parts])
+
+
 async def test_an_executor_that_dies_in_mid_stream_is_told_in_the_stream(stack: Stack) -> None:
     tap = Tap()
     provided = await stack.provider("tap", tap)
     async with open_stream(stack, provided.model) as (response, parts):
         said = await anext(parts)
         await stack.executor.kill()
-        async for part in parts:
-            said += part
+        said += await rest_of(parts)
     last = said.strip().split(b"\n\n")[-1].removeprefix(b"data: ")
     assert orjson.loads(last)["error"]["message"]
     assert b"[DONE]" not in said
@@ -136,8 +139,7 @@ async def test_an_outcome_waits_for_a_decision_service_that_is_away(stack: Stack
         await stack.disconnect()
         await stack.decision.kill()
         tap.opened.set()
-        async for part in parts:
-            said += part
+        said += await rest_of(parts)
     assert said.endswith(b"data: [DONE]\n\n")
     await stack.decision.start()
     await stack.connect()
@@ -160,8 +162,7 @@ async def test_the_edge_drains_on_sigterm_and_serves_again(stack: Stack) -> None
         ending = asyncio.create_task(stack.edge.terminate())
         await asyncio.sleep(0.3)
         tap.opened.set()
-        async for part in parts:
-            said += part
+        said += await rest_of(parts)
     assert said.endswith(b"data: [DONE]\n\n")
     async with asyncio.timeout(SETTLE_LIMIT_S):
         assert await ending == 0
@@ -179,8 +180,7 @@ async def test_the_executor_drains_on_sigterm(stack: Stack) -> None:
         ending = asyncio.create_task(stack.executor.terminate())
         await until(lambda: _refuses(stack, ant.model))
         tap.opened.set()
-        async for part in parts:
-            said += part
+        said += await rest_of(parts)
     assert said.endswith(b"data: [DONE]\n\n")
     async with asyncio.timeout(SETTLE_LIMIT_S):
         assert await ending == 0
