@@ -41,11 +41,11 @@ def _shown_member(member: Member, score: float, factors: Mapping[str, float], as
         estimated_cost_usd=estimate(candidate, ask.request),
         p95_ms=member.target.statistics.p95_ms,
         error_rate=member.target.statistics.error_rate,
-        breaker=member.provider.breaker.phase(now).value,
+        breaker=member.provider.breaker.phase(now),
         quota_remaining=member.account.remaining(now),
         in_flight=member.account.in_flight,
         context_window=member.window,
-        economic_tier=candidate.economic_tier.value,
+        economic_tier=candidate.economic_tier,
         account_tier=candidate.account_tier,
     )
 
