@@ -6,9 +6,11 @@ import ast
 import json
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.docs import pages
 
@@ -60,6 +62,10 @@ def test_blocks_can_be_read(page: Path) -> None:
                 assert done.returncode == 0, f"{block.place}: {done.stderr}"
             case "json":
                 json.loads(block.text)
+            case "toml":
+                tomllib.loads(block.text)
+            case "yaml":
+                yaml.safe_load(block.text)
             case "mermaid":
                 assert block.text.split()[0] in DIAGRAMS, block.place
             case other:
