@@ -90,7 +90,7 @@ async def break_providers(world: World, candidates: Candidates) -> None:
         await world.happen(candidate, "UPSTREAM_ERROR", times=12, http_status=503)
 
 
-def quota(name: str, left: float, resets_in_s: int | None, *, reached: bool = False) -> Block:
+def quota(name: str, left: float, resets_in_s: float | None, *, reached: bool = False) -> Block:
     async def block(world: World, candidates: Candidates) -> None:
         for candidate in candidates:
             await world.happen(candidate, "SUCCESS", quota=[window(name, left, resets_in_s, reached=reached)])
