@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from itertools import islice
 from typing import Any
 
@@ -75,8 +76,9 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
         def answer(message: pb.DecideStreamRequest) -> pb.DecideStreamResponse | asyncio.Task[pb.DecideStreamResponse]:
             return self._streamed(message.request, context)
 
-        async for response in as_ready(requests, answer, MOST_WAITING):
-            yield response
+        async with aclosing(as_ready(requests, answer, MOST_WAITING)) as responses:
+            async for response in responses:
+                yield response
 
     def _streamed(
         self, request: pb.DecideRequest, context: Context
@@ -88,7 +90,9 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
         except ServiceError as error:
             return self._stream_error(request, error)
         if isinstance(answer, asyncio.Task):
-            return asyncio.create_task(self._streamed_later(request, answer))
+            later = asyncio.create_task(self._streamed_later(request, answer))
+            later.add_done_callback(lambda _: answer.cancel())  # also when it is cancelled before it begins
+            return later
         return pb.DecideStreamResponse(request_id=request.request_id, response=answer)
 
     async def _streamed_later(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import TypeVar
 
 Q = TypeVar("Q")
@@ -12,7 +12,7 @@ A = TypeVar("A")
 
 async def as_ready(
     requests: AsyncIterator[Q], answer: Callable[[Q], A | asyncio.Task[A]], most_waiting: int
-) -> AsyncIterator[A]:
+) -> AsyncGenerator[A, None]:
     """The answers; those that need not wait come in the order of their requests.
 
     While ``most_waiting`` wait, no further request is read.
