@@ -68,17 +68,18 @@ def available(stops: Mapping[int, Rejection], ask: Ask, rejected: dict[str, Reje
 
 
 def open_unit(unit: Unit, stops: Mapping[int, Rejection], ask: Ask) -> Unit | None:
-    """The unit with what is left of its members: the conversation's first, then the least busy and longest unused."""
+    """The unit with what is left of its members: the conversation's first, then the least busy and longest unused.
+
+    Of a reference, the members of each inner step stay together, in declared order.
+    """
     members = [member for member in unit.members if member.place not in stops]
     if len(members) == len(unit.members) == 1:
         return unit
     if not members:
         return None
-    members.sort(key=lambda m: (m.account.in_flight, m.account.last_used))
+    rank = {step: place for place, step in enumerate(dict.fromkeys(m.step.id for m in members))}
     home = pinned(members, ask.pin, ask.turn.now)
-    if home is not None:
-        members.remove(home)
-        members.insert(0, home)
+    members.sort(key=lambda m: (rank[m.step.id], m is not home, m.account.in_flight, m.account.last_used))
     return Unit(unit.step, members, unit.key, unit.place)
 
 

@@ -133,7 +133,10 @@ class Pool:
 
 
 def flatten(combo: Combo, roster: Roster) -> tuple[Step, ...]:
-    """A combo's steps with every combo-ref replaced by the referenced steps, their weights scaled to its own."""
+    """A combo's steps with every combo-ref replaced by the referenced steps.
+
+    Their weights are scaled to its own; its prompt, where it has one, takes the place of theirs.
+    """
     return tuple(_flat(combo.steps, roster, roster.settings.combo_ref_max_depth, (combo.name,)))
 
 
@@ -148,7 +151,7 @@ def _flat(steps: Iterable[Step], roster: Roster, depth: int, path: tuple[str, ..
         found = list(_flat(inner.steps, roster, depth - 1, (*path, step.combo)))
         parts = shares([s.weight for s in found])
         for s, part in zip(found, parts, strict=True):
-            yield replace(s, id=f"{step.id}.{s.id}", weight=step.weight * part)
+            yield replace(s, id=f"{step.id}.{s.id}", weight=step.weight * part, prompt=step.prompt or s.prompt)
 
 
 RecordsOf = Callable[[Candidate], Records]

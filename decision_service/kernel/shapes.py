@@ -219,7 +219,8 @@ def _pipeline(ask: Ask, draft: Draft) -> Plan:
         request = request if number == 1 else _text_only(request)
         opened = _open([unit], request, ask, draft)
         if not opened:
-            named = f"step {number} ({unit.step.label or unit.step.model or unit.step.combo})"
+            step = unit.step
+            named = f"step {number} ({step.label or step.combo or f'{step.provider}/{step.model}'})"
             raise _without(named, [unit], request, ask, draft)
         calls.append(call_of(str(number), opened[0].members))
     draft.reason = f"{len(calls)} steps in order"
