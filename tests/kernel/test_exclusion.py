@@ -125,6 +125,8 @@ def test_under_a_fifth_a_candidate_is_out_at_once_and_its_score_is_still_shown(s
     assert ids(decision) == ([GOOD] if out else [GOOD, BAD])
     assert decision.draft.scores[BAD] == pytest.approx(score)
     assert exclusion(over).until == (over.now + 5 * MINUTE if out else 0)
+    if out:
+        assert decision.rejected[BAD].until == over.now + 5 * MINUTE
 
 
 def test_while_it_lasts_a_better_score_does_not_help() -> None:
@@ -196,6 +198,7 @@ def test_a_score_under_a_mode_puts_out_of_this_decision_and_starts_nothing() -> 
     decision = over.decide(controls=Controls(mode="cheap"))
     assert decision.draft.scores[BAD] < 0.2
     assert excluded(decision) == [BAD]
+    assert decision.rejected[BAD].until is None
     assert not over.state.exclusions
 
 
