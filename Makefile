@@ -18,7 +18,7 @@ LOCK = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-annotate --no-header --quiet
 
 .PHONY: help setup dev run test test-full check check-format check-lint check-types check-imports check-protos fmt \
-	bench protos protos-baseline lock clean
+	transcripts bench protos protos-baseline lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ fmt: $(DEV_READY) ## format code and protos, fix what can be fixed
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format .
 	$(BIN)/buf format --write protos
+
+transcripts: $(DEV_READY) ## write tests/transcripts anew with what the kernel does now
+	@$(BIN)/python -m tests.transcripts
 
 bench: $(DEV_READY) ## benchmarks; the last line is one JSON object of figures
 	@$(BIN)/python -m bench
