@@ -120,9 +120,12 @@ def _unit(state: RoutingState, scope: str, key: str) -> str:
 
 def rotations(state: RoutingState, now: int) -> Lines:
     for scope, rotation in state.rotations.items():
-        declared = list(state.pool(state.roster.combos[scope], scope, "").declared)
-        stands = rotation.step or declared[0]
-        batch = rotation.batch
+        combo, batch = state.roster.combos[scope], rotation.batch
+        if combo.strategy == "weighted":
+            kept = f"{_unit(state, scope, batch.step)}, {batch.successes} served" if batch else "nobody"
+            yield f"kept {scope}", kept
+            continue
+        stands = rotation.step or next(iter(state.pool(combo, scope, "").declared))
         served = f", {batch.successes} served by {_unit(state, scope, batch.step)}" if batch else ""
         yield f"rotation {scope}", f"stands at {_unit(state, scope, stands)}{served}"
 
