@@ -86,7 +86,7 @@ def quota(*windows: QuotaWindow) -> Callable[[Rig], None]:
 
 
 def low_quota(over: Rig) -> None:
-    quota(QuotaWindow("session", 0.3, over.now + HOUR))(over)
+    quota(QuotaWindow("session", 0.3, over.now + MINUTE))(over)
 
 
 def reached(over: Rig) -> None:
@@ -107,7 +107,7 @@ CHANGES: dict[str, Callable[[Rig], object]] = {
     "an open breaker": fail_all,
     "a rested breaker": later(fail_all, MINUTE),
     "less quota": low_quota,
-    "a quota window that starts anew": later(low_quota, HOUR),
+    "a quota window that starts anew": later(low_quota, MINUTE),
     "a reached limit": reached,
     "a reached limit that is believed no longer": later(reached, HOUR),
     "one more in flight": lambda over: over.decide("busy", session_id="other"),
