@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -15,6 +16,7 @@ from decision_service.kernel.health import Breaker, Exclusion, Phase, Rest
 from decision_service.kernel.model import (
     DAY,
     HOUR,
+    KeyPolicy,
     ModelFacts,
     OutcomeClass,
     ProviderClass,
@@ -50,6 +52,7 @@ def world(fit: tuple[float, ...] = (0.9, 0.6, 0.25, 0.1, 0.4), without: int | No
         combo("pipeline", ["p/m", *there[-2:]], name="line"),
         facts=facts,
         classes=CLASSES,
+        keys={"k": KeyPolicy("k", tokens_per_minute=10**12, usd_per_day=1e9)},
     )
 
 
@@ -72,10 +75,15 @@ class Interleavings(RuleBasedStateMachine):
 
     # What happens
 
-    @rule(model=st.sampled_from(POLICIES), seed=picks, session=st.sampled_from(["", "s1", "s2"]))
-    def decide(self, model: str, seed: int, session: str) -> None:
+    @rule(
+        model=st.sampled_from(POLICIES),
+        seed=picks,
+        session=st.sampled_from(["", "s1", "s2"]),
+        key=st.sampled_from(["", "k"]),
+    )
+    def decide(self, model: str, seed: int, session: str, key: str) -> None:
         try:
-            self.rig.decide(model, seed, session_id=session)
+            self.rig.decide(model, seed, session_id=session, api_key_id=key, input_tokens=100)
         except Refused:
             return
 
@@ -163,6 +171,13 @@ class Interleavings(RuleBasedStateMachine):
         assert self.rig.state.step_leases == dict(steps)
 
     @invariant()
+    def a_key_holds_what_its_live_decisions_reserved(self) -> None:
+        held = [t.reserved for t in self.rig.state.tickets.values() if t.reserved is not None and not t.over]
+        usage = self.rig.state.key("k")
+        assert usage.reserved_tokens == sum(demand.tokens for demand in held)
+        assert usage.reserved_usd == pytest.approx(sum(demand.usd for demand in held), abs=1e-9)
+
+    @invariant()
     def a_permit_is_held_by_a_live_call_of_its_own(self) -> None:
         state = self.rig.state
         for name, provider in state.providers.items():
@@ -200,6 +215,7 @@ class Interleavings(RuleBasedStateMachine):
         rig = self.rig
         rig.pass_time(LONGEST_PLAN)
         self.in_flight_is_the_number_of_live_leases()
+        assert rig.state.key("k").reserved_tokens == 0
         assert all(account.in_flight == 0 for account in rig.state.accounts.values())
         assert rig.state.step_leases == {}
         assert not any(provider.breaker.probe for provider in rig.state.providers.values())
