@@ -1,7 +1,7 @@
 """The sixteen factors: one small function and one row each.
 
 A factor reads one member and the scene of its scored set and answers a value that is in [0,1] for sane telemetry;
-``scoring`` clamps.
+``scoring`` clamps. Its docstring is its row in the documentation: the value, then what stands in for an unknown signal.
 """
 
 from __future__ import annotations
@@ -95,35 +95,43 @@ def std_of(member: Member, scene: Scene) -> float:
 
 
 def quota(member: Member, scene: Scene) -> float:
+    """What is left of the connection's tightest quota window; 0 at a reached limit. Unknown: 1."""
     remaining = member.account.remaining(scene.now)
     return 1.0 if remaining is None else remaining
 
 
 def health(member: Member, scene: Scene) -> float:
+    """The provider's breaker: CLOSED 1, HALF_OPEN 0.5, OPEN 0. Unknown: 1."""
     return HEALTH[member.provider.breaker.phase(scene.now)]
 
 
 def cost_inv(member: Member, scene: Scene) -> float:
+    """1 - cost / the set's dearest; cost is 0.6 x input + 0.4 x output price. Unknown: 1 USD per 1M tokens."""
     return 1.0 - member.cost / scene.max_cost
 
 
 def latency_inv(member: Member, scene: Scene) -> float:
+    """1 - p95 / the set's slowest. Unknown: the median of the set's known p95s, else 1500 ms."""
     return 1.0 - p95_of(member, scene) / scene.max_latency
 
 
 def task_fit(member: Member, scene: Scene) -> float:
+    """How good the model is at the task type. Unknown: 0.5."""
     return fitness(member.candidate, scene.task_type)
 
 
 def stability(member: Member, scene: Scene) -> float:
+    """1 - deviation of the latency / the set's largest. Unknown: a tenth of p95, at least 10 ms."""
     return 1.0 - std_of(member, scene) / scene.max_std
 
 
 def tier_priority(member: Member, scene: Scene) -> float:
+    """The account's tier: ultra 1, pro 0.67, standard 0.33, free 0. Unknown: 0.33."""
     return member.tier_priority
 
 
 def tier_affinity(member: Member, scene: Scene) -> float:
+    """The economic tier and the one that the hint recommends: same 1, one apart 0.7, two 0.3. Unknown: 0.5."""
     hint = scene.request.specificity
     if hint is None:
         return 0.5
@@ -132,11 +140,13 @@ def tier_affinity(member: Member, scene: Scene) -> float:
 
 
 def specificity(member: Member, scene: Scene) -> float:
+    """0.9 where the economic tier is the recommended one; else free 0.2, cheap 0.4, premium 0.3. Unknown: 0.5."""
     hint = scene.request.specificity
     return 0.5 if hint is None else specificity_match(member.candidate.economic_tier, hint)
 
 
 def context_affinity(member: Member, scene: Scene) -> float:
+    """1 - tokens needed / window; 0 where they do not fit. Unknown: 0.5."""
     window = member.window
     if not window:
         return 0.5
@@ -144,12 +154,14 @@ def context_affinity(member: Member, scene: Scene) -> float:
 
 
 def session_availability(member: Member, scene: Scene) -> float:
+    """Of an OAuth account 1 / (1 + other live sessions on it), of others 1. Unknown: 1."""
     if member.candidate.provider_class is not ProviderClass.OAUTH:
         return 1.0
     return 1.0 / (1 + member.account.live_sessions(scene.request.session_id, scene.now))
 
 
 def connection_density(member: Member, scene: Scene) -> float:
+    """1 - share of its provider's requests in flight; 1 if there are none. Only one there: 0.5. Unknown: 0.5."""
     in_flight = scene.density.get(member.provider.id)
     if in_flight is None:
         return 0.5
@@ -157,10 +169,12 @@ def connection_density(member: Member, scene: Scene) -> float:
 
 
 def cache_affinity(member: Member, scene: Scene) -> float:
+    """1 for the connection that wins the request's cache key, else 0. Unknown: 0."""
     return 1.0 if scene.cache_winner and member.id == scene.cache_winner else 0.0
 
 
 def reset_window_affinity(member: Member, scene: Scene) -> float:
+    """Weighted mean over the windows of 1 - time to the reset / horizon; 0 at a reached limit. Unknown: 0.5."""
     total = weights = 0.0
     for window in member.account.windows(scene.now):
         if window.limit_reached:
@@ -173,10 +187,12 @@ def reset_window_affinity(member: Member, scene: Scene) -> float:
 
 
 def quality(member: Member, scene: Scene) -> float:
+    """Recent success, less slowness and odd answers; believed in full from 50 samples. Unknown: 0.5."""
     return member.target.statistics.quality
 
 
 def reliability(member: Member, scene: Scene) -> float:
+    """1 - failure rate of 24 hours. Unknown: 1 - live error rate, else 1."""
     return member.target.statistics.reliability
 
 

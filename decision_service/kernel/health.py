@@ -305,6 +305,10 @@ class Exclusion:
         """The exclusion has run out and waits for a good score or a probe."""
         return self.until > 0 and now >= self.until and not self.out(now)
 
+    def exempt(self, now: int) -> bool:
+        """A low score starts nothing: it is out, or waits for its probe, or a good probe was not long ago."""
+        return self.until > 0 or now < self.exempt_until
+
     def recovers_at(self, now: int) -> int:
         return self.until if now < self.until else self.probe_until
 

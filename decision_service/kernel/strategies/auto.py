@@ -72,7 +72,7 @@ def _kept(units: Sequence[Unit], values: Sequence[float], ask: Ask, draft: Draft
         exclusion = exclusions.get(unit.head.id)
         exempt = False
         if exclusion is not None:
-            exempt = exclusion.until > 0 or ask.turn.now < exclusion.exempt_until
+            exempt = exclusion.exempt(ask.turn.now)
             if exclusion.due(ask.turn.now) and value >= READMIT_FROM:
                 draft.effects.append(Readmit(ask.scope, unit.head.id))
         (low if value < EXCLUDE_BELOW and not exempt else kept).append(place)
