@@ -68,7 +68,10 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One call that may be made. ``context_window`` is in tokens, 0 when unknown."""
+    """One call that may be made. Window and output limit are in tokens, 0 when unknown.
+
+    ``reasons`` says whether the model takes a reasoning effort, None when unknown.
+    """
 
     target_id: str
     provider: str
@@ -81,6 +84,8 @@ class Target:
     estimated_cost_usd: float = 0.0
     context_window: int = 0
     prices: Prices = Prices()
+    max_output_tokens: int = 0
+    reasons: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
