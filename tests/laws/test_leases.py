@@ -33,7 +33,7 @@ CLASSES = {"p": ProviderClass.LOCAL, "q": ProviderClass.OAUTH, "r": ProviderClas
 POLICIES = ("priority", "least-used", "round-robin", "weighted", "scored", "panel", "line", "auto", "auto/chaos")
 LONGEST_PLAN = 630_000
 picks = st.integers(0, 10**6)
-classes = st.sampled_from(OutcomeClass)
+classes = st.sampled_from(OutcomeClass) | st.sampled_from([OutcomeClass.SUCCESS, OutcomeClass.UPSTREAM_ERROR])
 
 
 def world(fit: tuple[float, ...] = (0.9, 0.6, 0.25, 0.1, 0.4), without: int | None = None) -> Roster:
@@ -76,7 +76,7 @@ class Interleavings(RuleBasedStateMachine):
     # What happens
 
     @rule(
-        model=st.sampled_from(POLICIES),
+        model=st.sampled_from(POLICIES) | st.sampled_from(["scored", "priority"]),
         seed=picks,
         session=st.sampled_from(["", "s1", "s2"]),
         key=st.sampled_from(["", "k"]),
@@ -98,6 +98,18 @@ class Interleavings(RuleBasedStateMachine):
         place = sorted(ticket.leases)[which % len(ticket.leases)] if ticket.leases else 0
         attempt = max(ticket.applied, default=0) + 1
         self._report(decision, attempt, place, kind, final=final, retry_after_ms=hint)
+
+    @precondition(lambda self: self._live())
+    @rule(which=picks, places=st.integers(1, 5))
+    def fail_through(self, which: int, places: int) -> None:
+        """A plan's first targets fail on the request itself, so that a later one is reached."""
+        decision = self._live()[which % len(self._live())]
+        for _ in range(places):
+            ticket = self.rig.ticket(decision)
+            if ticket.over or not ticket.leases:
+                return
+            attempt = max(ticket.applied, default=0) + 1
+            self._report(decision, attempt, min(ticket.leases), OutcomeClass.INVALID_REQUEST)
 
     @precondition(lambda self: self.rig.decisions)
     @rule(which=picks, kind=classes, attempt=st.integers(1, 6), place=picks, following=st.none() | picks)
@@ -127,9 +139,27 @@ class Interleavings(RuleBasedStateMachine):
         attempt = max(self.rig.ticket(decision).applied, default=0) + 1
         self._report(decision, attempt, 0, OutcomeClass.UPSTREAM_ERROR, quota=(window,))
 
+    @rule(which=picks, seed=picks)
+    def an_exclusion_runs_out_and_its_scope_decides(self, which: int, seed: int) -> None:
+        running = [(scope, e.until) for (scope, _), e in self.rig.state.exclusions.items() if e.until > self.rig.now]
+        if running:
+            scope, until = running[which % len(running)]
+            self.rig.pass_time(until - self.rig.now)
+            self.decide(scope, seed, "", "")
+
     @rule(leap=st.sampled_from(LEAPS))
     def time_passes(self, leap: int) -> None:
         self.rig.pass_time(leap)
+
+    @rule(which=picks, early=st.sampled_from([0, 0, 1]))
+    def time_passes_to_a_deadline(self, which: int, early: int) -> None:
+        state, now = self.rig.state, self.rig.now
+        deadlines = {p.breaker.open_until for p in state.providers.values()}
+        deadlines |= {at for e in state.exclusions.values() for at in (e.until, e.probe_until, e.exempt_until)}
+        deadlines |= {x.permit_until for t in state.tickets.values() for x in t.leases.values()}
+        ahead = sorted(at for at in deadlines if at > now)
+        if ahead:
+            self.rig.pass_time(ahead[which % len(ahead)] - now - early)
 
     @rule(fit=st.permutations([0.9, 0.6, 0.25, 0.1, 0.4]), without=st.none() | st.integers(0, 4))
     def the_roster_changes(self, fit: list[float], without: int | None) -> None:
@@ -236,5 +266,5 @@ class Interleavings(RuleBasedStateMachine):
                     rig.pass_time(LONGEST_PLAN)
 
 
-Interleavings.TestCase.settings = settings(stateful_step_count=40)
+Interleavings.TestCase.settings = settings(stateful_step_count=60)
 test_any_interleaving = Interleavings.TestCase
