@@ -323,6 +323,13 @@ def test_a_pinned_step_that_became_unavailable_loses_its_pin() -> None:
     assert {ids(over.ask(seed=seed))[0][0] for seed in range(20)} == {other}
 
 
+def test_a_pin_ends_where_stickiness_is_switched_off() -> None:
+    over = weighing(1, 1, 1, 1, sticky=5)
+    first_of(over, 0)
+    over.state.change_roster(weighing(1, 1, 1, 1).state.roster)
+    assert len({ids(over.ask(seed=seed))[0] for seed in range(50)}) == 4
+
+
 # Groups that share the load
 
 
