@@ -15,7 +15,7 @@ from executor.drain import Drain
 from executor.faults import fault_of_body
 from executor.model import Attempt, Call, Chunk, Failure, Head, OutcomeClass, QuotaWindow, Sink, Usage
 from executor.relay import Relay, State
-from executor.timing import Slot, out_of_time
+from executor.timing import Slot, called_off, out_of_time
 from executor.transport.port import Transport, TransportFault, UpstreamResponse
 from service_kit.clock import Clock
 
@@ -55,16 +55,25 @@ class Ended:
     answer: Answer | None = None
     tail: bytes = b""
 
+    @property
+    def withheld(self) -> bool:
+        """A content filter kept the answer back; that goes to the client as it is."""
+        return self.answer is not None and self.answer.refused
+
 
 async def attempt(means: Means, call: Call, slot: Slot, sink: Sink) -> Ended:
     """Call the target. A stream goes to ``sink`` from its first content on, all but its tail; a plain answer stays."""
     if slot.target.dialect not in DIALECTS:
-        return _unspoken(means, slot)
+        unspoken = f"dialect {slot.target.dialect} is not spoken here"
+        return uncalled(means, slot, failures.failure(C.LOCAL_CANCELLED, unspoken, client_status=502))
+    if means.drain.ended:
+        return uncalled(means, slot, called_off(means.drain.why))
     visit = _Visit(means, call, slot)
     try:
         failure = await visit.until_content()
         if visit.relay.is_committed:
-            await sink(Head(200, STREAM_HEADERS, slot.target, slot.number, slot.target.estimated_cost_usd))
+            cost_usd = slot.spent_usd + slot.target.estimated_cost_usd
+            await sink(Head(200, STREAM_HEADERS, slot.target, slot.number, cost_usd))
             failure = await visit.pass_on(sink)
     except asyncio.CancelledError:
         telemetry.attempt_cancelled(slot.target.provider)
@@ -163,7 +172,7 @@ class _Visit:
             return Ended(record, answer)
         if failure is not None:
             return Ended(record, tail=relay.error(failure))
-        return Ended(record, tail=relay.tail(usage, record.cost_usd))
+        return Ended(record, tail=relay.tail(usage, self._slot.spent_usd + record.cost_usd))
 
     async def _exchange(self) -> Failure | None:
         self._prepared = self._prepare()
@@ -287,8 +296,8 @@ class _Visit:
         )
 
     def _out_of_time(self) -> Failure:
-        draining, committed = self._means.drain.ended, self.relay.is_committed
-        return out_of_time(self._slot, self._clock(), self._status, draining=draining, committed=committed)
+        ended, committed = self._means.drain.why, self.relay.is_committed
+        return out_of_time(self._slot, self._clock(), self._status, ended=ended, committed=committed)
 
     def _outcome_class(self, failure: Failure | None) -> OutcomeClass:
         if failure is not None:
@@ -308,9 +317,8 @@ class _Visit:
         return round(1000 * (self._clock() - self._started))
 
 
-def _unspoken(means: Means, slot: Slot) -> Ended:
-    """No call at all, so nobody is blamed and the next target has its turn."""
-    why = failures.failure(C.LOCAL_CANCELLED, f"dialect {slot.target.dialect} is not spoken here", client_status=502)
+def uncalled(means: Means, slot: Slot, why: Failure) -> Ended:
+    """An attempt that ends before it calls anybody, so that nobody is blamed."""
     return Ended(Attempt(slot.number, slot.place, slot.target, why.outcome_class, 0, means.wall(), failure=why))
 
 

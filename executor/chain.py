@@ -3,44 +3,100 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from executor.attempt import Ended, Means, attempt
+from executor import failures
+from executor.attempt import Ended, Means, attempt, uncalled
 from executor.failover import RetrySame, Step, Stop, TryNext, Why, next_step, slice_ms
-from executor.model import Attempt, Call, Done, Report, RetryRules, Sink, Target
+from executor.model import MAX_ATTEMPTS, Attempt, Call, OutcomeClass, Report, RetryRules, Sink, Target
+from executor.plan import Chain, Plan
+from executor.problems import Problem, failed
 from executor.timing import Slot
+
+OWN_SLACK_MS = 50  # a slice that falls short of a target's time-out by less was the target's own
+
+
+@dataclass(slots=True)
+class Tally:
+    """The attempts of a request over all its chains: those that may begin, that have begun, and that ended in turn."""
+
+    granted: int = 0
+    begun: int = 0
+    ended: list[Attempt] = field(default_factory=list)
+
+    @property
+    def cost_usd(self) -> float:
+        return sum(attempt.cost_usd for attempt in self.ended)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What follows the end of a call: the call that begins next, or the end of the request, or neither yet.
+
+    ``standing`` is a call that runs beside it. It is named where the end of this one would else be read as the
+    beginning of a fallback that nobody calls.
+    """
+
+    next_target_id: str = ""
+    final: bool = False
+    standing: str = ""
+
+
+Result = Ended | Problem
+Ending = Callable[[Ended], Link]
+Carry = Callable[["Run", Plan], Awaitable[Result]]
+
+
+def closing(_ended: Ended) -> Link:
+    """The end of the last call is the end of the request."""
+    return Link(final=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One execution. ``deadline`` is on the loop's clock; ``attempts`` grows as they end, over all chains."""
+    """One execution, or a part of it with a call of its own. ``deadline`` is on the loop's clock.
+
+    ``carry`` carries out a plan inside the plan. ``ending`` is asked once, with what the part came to, before its last
+    attempt is reported.
+    """
 
     means: Means
     call: Call
     deadline: float
     sink: Sink
-    attempts: list[Attempt] = field(default_factory=list)
-    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    carry: Carry
+    tally: Tally = field(default_factory=Tally)
+    ending: Ending = closing
+
+    def asking(self, body: Mapping[str, Any], ending: Ending | None = None) -> Run:
+        """The part that makes a call with this body."""
+        return replace(self, call=replace(self.call, body=body), ending=ending or self.ending)
 
     def left_ms(self) -> float:
         return 1000 * (self.deadline - asyncio.get_running_loop().time())
 
-    def done(self, answered: Attempt | None) -> Done:
-        """The closing event: usage of the attempt that answered, cost and number of all."""
-        cost_usd = sum(attempt.cost_usd for attempt in self.attempts)
-        closing = Done(cost_usd=cost_usd, attempts=len(self.attempts))
-        return closing if answered is None else Done(answered.usage, closing.cost_usd, closing.attempts)
-
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """How a chain ended. ``last`` is None when the deadline left no time for even one attempt."""
+    """How a chain ended. ``attempts`` is empty when nobody could be called any more; ``last`` says why even then."""
 
     why: Why
     attempts: tuple[Attempt, ...]
-    last: Ended | None
+    last: Ended
+
+    @property
+    def answered(self) -> bool:
+        return self.last.attempt.committed or self.last.answer is not None
+
+
+async def ask(run: Run, chain: Chain, rules: RetryRules, role: str = "") -> Result:
+    """What answered, or the answer to the client if that is the end. ``role`` is the call's in a plan of several."""
+    if chain.nested is not None:
+        return await run.carry(run, chain.nested)
+    walked = await walk(run, chain.targets, rules)
+    return walked.last if walked.answered else failed(walked.attempts, walked.why, run.tally.ended, role)
 
 
 async def walk(run: Run, targets: Sequence[Target], rules: RetryRules) -> Walked:
@@ -48,16 +104,41 @@ async def walk(run: Run, targets: Sequence[Target], rules: RetryRules) -> Walked
     attempts: list[Attempt] = []
     last: Ended | None = None
     while True:
-        step = next_step(targets, attempts, rules, run.left_ms())
-        if attempts:
-            await run.sink(_report(targets, attempts[-1], step))
+        step = next_step(targets, attempts, _rules_left(run, rules, len(attempts)), run.left_ms())
         if isinstance(step, Stop):
+            last = last or _unstarted(run, targets[0], step)
+            await run.sink(_report(run, targets, last, step))
             return Walked(step.why, tuple(attempts), last)
+        run.tally.granted += 1
+        if last is not None:
+            await run.sink(_report(run, targets, last, step))
         if isinstance(step, RetrySame):
-            await asyncio.sleep(step.wait_ms / 1000)
+            await _wait(run, step.wait_ms / 1000)
         last = await attempt(run.means, run.call, _slot(run, targets, step), run.sink)
         attempts.append(last.attempt)
-        run.attempts.append(last.attempt)
+        run.tally.ended.append(last.attempt)
+
+
+def _rules_left(run: Run, rules: RetryRules, made: int) -> RetryRules:
+    """The rules for one chain, when others of the request take from the same number of attempts."""
+    elsewhere = run.tally.granted - made
+    return replace(rules, max_attempts=min(rules.max_attempts, MAX_ATTEMPTS) - elsewhere)
+
+
+def _unstarted(run: Run, target: Target, step: Stop) -> Ended:
+    why = "the request's deadline passed" if step.why is Why.DEADLINE else "the limit of attempts was reached"
+    run.tally.begun += 1
+    slot = Slot(run.tally.begun, 0, target, 0.0, is_own=False, deadline=run.deadline)
+    return uncalled(run.means, slot, failures.failure(OutcomeClass.LOCAL_CANCELLED, why))
+
+
+async def _wait(run: Run, seconds: float) -> None:
+    """It ends early when nobody waits for the call any more; the attempt that follows then says so."""
+    try:
+        async with run.means.drain.scope(run.deadline):
+            await asyncio.sleep(seconds)
+    except TimeoutError:
+        return
 
 
 def _slot(run: Run, targets: Sequence[Target], step: TryNext | RetrySame) -> Slot:
@@ -65,17 +146,22 @@ def _slot(run: Run, targets: Sequence[Target], step: TryNext | RetrySame) -> Slo
     left_ms = run.left_ms()
     slice_for_it = slice_ms(target, another=step.place + 1 < len(targets), left_ms=left_ms)
     now = asyncio.get_running_loop().time()
+    run.tally.begun += 1
     return Slot(
-        number=next(run.numbers),
+        number=run.tally.begun,
         place=step.place,
         target=target,
         until=now + slice_for_it / 1000,
-        is_own=slice_for_it >= 1000 * target.timeout_s,
+        is_own=slice_for_it + OWN_SLACK_MS >= 1000 * target.timeout_s,
         deadline=run.deadline,
+        spent_usd=run.tally.cost_usd,
     )
 
 
-def _report(targets: Sequence[Target], ended: Attempt, step: Step) -> Report:
-    if isinstance(step, Stop):
-        return Report(ended)
-    return Report(ended, targets[step.place].target_id, final=False)
+def _report(run: Run, targets: Sequence[Target], ended: Ended, step: Step) -> Report:
+    attempt = ended.attempt
+    if not isinstance(step, Stop):
+        return Report(attempt, targets[step.place].target_id, final=False)
+    link = run.ending(ended)
+    skipped = attempt.outcome_class is not OutcomeClass.SUCCESS and attempt.place + 1 < len(targets)
+    return Report(attempt, link.next_target_id or (link.standing if skipped else ""), link.final)

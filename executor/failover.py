@@ -49,8 +49,9 @@ Step = TryNext | RetrySame | Stop
 
 def next_step(targets: Sequence[Target], attempts: Sequence[Attempt], rules: RetryRules, left_ms: float) -> Step:
     """The step after ``attempts``, in order of start, over a chain of ``targets``, with ``left_ms`` to the deadline."""
+    most = min(rules.max_attempts, MAX_ATTEMPTS)
     if not attempts:
-        return TryNext(0) if left_ms > 0 else Stop(Why.DEADLINE)
+        return Stop(Why.DEADLINE) if left_ms <= 0 else Stop(Why.ATTEMPTS) if most < 1 else TryNext(0)
     last = attempts[-1]
     failure = last.failure
     if failure is None or last.committed:
@@ -59,7 +60,7 @@ def next_step(targets: Sequence[Target], attempts: Sequence[Attempt], rules: Ret
         return Stop(Why.RETURNED)
     if left_ms <= 0:
         return Stop(Why.DEADLINE)
-    if len(attempts) >= min(rules.max_attempts, MAX_ATTEMPTS):
+    if len(attempts) >= most:
         return Stop(Why.ATTEMPTS)
     place = _next_place(targets, last)
     wait_ms = _same_target_wait_ms(failure, another=place is not None)

@@ -97,15 +97,6 @@ class RetryRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What to call. SINGLE: ``targets`` is the chain in order."""
-
-    shape: Shape
-    targets: tuple[Target, ...]
-    retry: RetryRules = RetryRules()
-
-
-@dataclass(frozen=True, slots=True)
 class Spoken:
     """A request in another form than chat completions: ``body`` as it came, and ``chat``, its translation.
 
@@ -249,11 +240,22 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """An attempt that ended. ``next_target_id`` is empty when none follows."""
+    """An attempt that ended. ``next_target_id`` is empty when none follows.
+
+    ``decision_id`` is empty for an attempt of the decision that is carried out.
+    """
 
     attempt: Attempt
     next_target_id: str = ""
     final: bool = True
+    decision_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A conversation's summary for context-relay, as JSON text."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,5 +267,5 @@ class Done:
     attempts: int = 0
 
 
-Event = Head | Chunk | Report | Done
+Event = Head | Chunk | Report | Summary | Done
 Sink = Callable[[Event], Awaitable[None]]

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 import grpc.aio
 import structlog
 
-from executor import telemetry, wire
+from executor import shapes, telemetry, wire
 from executor.attempt import Means
 from executor.chain import Run
-from executor.model import Event, Plan, Sink
-from executor.shapes import SHAPES, Carry
+from executor.execution import execute
+from executor.model import Call, Event, Operation, Shape, Sink
+from executor.plan import Plan
+from executor.plan_wire import plan_in
 from omniroute.executor.v1 import executor_pb2_grpc
 from omniroute.executor.v1.executor_pb2 import ExecuteRequest, ExecuteResponse
 from service_kit import calls
@@ -42,19 +44,20 @@ class ExecutorServicer(executor_pb2_grpc.ExecutorServiceServicer):
         self._is_refusing = True
 
     async def Execute(self, request: ExecuteRequest, context: Context) -> AsyncIterator[ExecuteResponse]:
-        plan = wire.plan_in(request.plan)
-        carry = _carry_for(plan)
+        plan = plan_in(request.plan)
         identity = calls.CURRENT.get()
         call = wire.call_in(request, identity.traceparent, identity.request_id)
+        _check(call, plan)
         deadline = _deadline(request.deadline_ms, context.time_remaining())
-        run = Run(self._means, call, deadline, _sink(context, call.decision_id, deadline))
+        run = Run(self._means, call, deadline, _sink(context, call.decision_id, deadline), shapes.carry)
+        told = {"decision_id": call.decision_id, "shape": plan.shape.value}
         with self._admitted():
             try:
-                await carry(run, plan)
+                await execute(run, plan)
             except asyncio.CancelledError:
-                log.info("client hung up", decision_id=call.decision_id, status=499, ended_attempts=len(run.attempts))
+                log.info("client hung up", **told, status=499, ended_attempts=len(run.tally.ended))
                 raise
-        log.info("executed", decision_id=call.decision_id, attempts=len(run.attempts), outcome=_outcome(run))
+        log.info("executed", **told, attempts=len(run.tally.ended), outcome=_outcome(run))
         # Events go out by `write`, so that a cancelled call is cancelled inside the attempt, wherever it stands. Of the
         # generator that gRPC takes here, there is nothing left to give.
         nothing: tuple[ExecuteResponse, ...] = ()
@@ -79,9 +82,11 @@ class ExecutorServicer(executor_pb2_grpc.ExecutorServiceServicer):
 
 
 def _sink(context: Context, decision_id: str, deadline: float) -> Sink:
+    turn = asyncio.Lock()  # calls that run at once take turns
+
     async def sink(event: Event) -> None:
         try:
-            async with asyncio.timeout_at(deadline + LAST_WRITES_S):
+            async with asyncio.timeout_at(deadline + LAST_WRITES_S), turn:
                 await context.write(wire.event_out(event, decision_id))
         except TimeoutError as error:
             raise ServiceError(Reason.UNAVAILABLE, "the caller takes no more events") from error
@@ -92,10 +97,14 @@ def _sink(context: Context, decision_id: str, deadline: float) -> Sink:
     return sink
 
 
-def _carry_for(plan: Plan) -> Carry:
-    if plan.shape not in SHAPES:
-        raise invalid("plan.shape", plan.shape, " | ".join(SHAPES))
-    return SHAPES[plan.shape]
+def _check(call: Call, plan: Plan) -> None:
+    """Raises ServiceError INVALID_FIELD for a body of which the plan's calls cannot be made."""
+    if plan.shape is Shape.SINGLE:
+        return
+    if call.operation is not Operation.CHAT:
+        raise invalid("operation", call.operation, f"{Operation.CHAT} with a plan of shape {plan.shape}")
+    if not isinstance(call.body.get("messages"), list) or not call.body["messages"]:
+        raise invalid("body.messages", "no list with something in it", "a list of messages")
 
 
 def _deadline(asked_ms: int, call_remaining_s: float | None) -> float:
@@ -107,4 +116,4 @@ def _deadline(asked_ms: int, call_remaining_s: float | None) -> float:
 
 
 def _outcome(run: Run) -> str:
-    return run.attempts[-1].outcome_class.value if run.attempts else "NONE"
+    return run.tally.ended[-1].outcome_class.value if run.tally.ended else "NONE"

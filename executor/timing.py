@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from executor.failures import failure
 from executor.model import Failure, OutcomeClass, Target
@@ -17,7 +17,8 @@ class Slot:
     """Which call of the request this is, and its time on the loop's clock.
 
     ``until`` ends the wait for a whole answer or a stream's first content. ``is_own`` says that the target's time-out
-    set it, not the request's deadline. A stream that has content may go on until ``deadline``.
+    set it, not the request's deadline. A stream that has content may go on until ``deadline``. ``spent_usd`` is what
+    the request has cost before this call.
     """
 
     number: int
@@ -26,13 +27,16 @@ class Slot:
     until: float
     is_own: bool
     deadline: float
+    spent_usd: float = 0.0
 
 
-def out_of_time(slot: Slot, now: float, status: int, *, draining: bool, committed: bool) -> Failure:
-    """The failure of an attempt whose wait ended: by the end of the process, the deadline, its time-out or a stall."""
-    if draining:
-        ours = failure(C.LOCAL_CANCELLED, "the gateway is shutting down", http_status=status)
-        return _returned(ours)
+def out_of_time(slot: Slot, now: float, status: int, *, ended: str, committed: bool) -> Failure:
+    """The failure of an attempt whose wait is over: by the deadline, its time-out or a stall.
+
+    ``ended`` says why it was ended from outside; empty: it was not.
+    """
+    if ended:
+        return called_off(ended, status)
     if committed:
         if now >= slot.deadline - TIMER_SLACK_S:
             return _cut_short(status)
@@ -53,6 +57,7 @@ def _cut_short(status: int) -> Failure:
     )
 
 
-def _returned(ours: Failure) -> Failure:
-    """Nothing that could be tried now would fare better."""
-    return Failure(ours.outcome_class, ours.message, ours.client_status, ours.http_status, returned=True)
+def called_off(why: str, status: int = 0) -> Failure:
+    """Ended from outside: nothing that could be tried now would fare better."""
+    ours = failure(C.LOCAL_CANCELLED, why, http_status=status)
+    return replace(ours, returned=True)

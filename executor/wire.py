@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
 
 import orjson
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from executor.model import (
-    MAX_ATTEMPTS,
     Attempt,
     Call,
     Chunk,
@@ -17,41 +15,21 @@ from executor.model import (
     Event,
     Head,
     Operation,
-    Plan,
-    Prices,
     QuotaWindow,
     Report,
-    RetryRules,
-    Shape,
-    Target,
+    Summary,
 )
 from omniroute.decision.v1 import decision_pb2
 from omniroute.executor.v1 import executor_pb2
 from service_kit.errors import invalid
 
-DEFAULT_TIMEOUT_MS = 120_000
 DEFAULT_DEADLINE_MS = 600_000
-MAX_TARGETS = 1_000
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _OPENAI_CHAT = (
     executor_pb2.CLIENT_DIALECT_UNSPECIFIED,
     executor_pb2.CLIENT_DIALECT_OPENAI_CHAT,
 )
-
-
-def plan_in(plan: decision_pb2.Plan) -> Plan:
-    """Raises ServiceError INVALID_FIELD naming the field."""
-    shape_name = decision_pb2.Plan.Shape.Name(plan.shape) if plan.shape in decision_pb2.Plan.Shape.values() else ""
-    shape = shape_name.removeprefix("SHAPE_")
-    if shape not in Shape.__members__:
-        raise invalid("plan.shape", shape or f"the number {plan.shape}", " | ".join(Shape.__members__))
-    if not 1 <= len(plan.targets) <= MAX_TARGETS:
-        raise invalid("plan.targets", f"{len(plan.targets)} targets", f"1 to {MAX_TARGETS}")
-    targets = tuple(_target_in(target, f"plan.targets[{place}]") for place, target in enumerate(plan.targets))
-    if len({target.target_id for target in targets}) < len(targets):
-        raise invalid("plan.targets", "a target_id twice", "one target_id for each place")
-    return Plan(Shape[shape], targets, _rules_in(plan))
 
 
 def call_in(request: executor_pb2.ExecuteRequest, traceparent: str, request_id: str) -> Call:
@@ -84,54 +62,11 @@ def event_out(event: Event, decision_id: str) -> executor_pb2.ExecuteResponse:
         case Head():
             return executor_pb2.ExecuteResponse(head=_head_out(event))
         case Report():
-            return executor_pb2.ExecuteResponse(outcome=_outcome_out(event, decision_id))
+            return executor_pb2.ExecuteResponse(outcome=_outcome_out(event, event.decision_id or decision_id))
+        case Summary(text):
+            return executor_pb2.ExecuteResponse(hand_off=executor_pb2.HandOffSummary(summary=text))
         case Done():
             return executor_pb2.ExecuteResponse(done=_done_out(event))
-
-
-def _target_in(target: decision_pb2.Target, field: str) -> Target:
-    if not target.target_id:
-        raise invalid(f"{field}.target_id", "nothing", "an id that is unique in the plan")
-    if not target.connection_id:
-        raise invalid(f"{field}.connection_id", "nothing", "the id of a connection")
-    return Target(
-        target_id=target.target_id,
-        provider=target.provider,
-        model=target.model,
-        connection_id=target.connection_id,
-        base_url=_base_url_in(target.base_url, f"{field}.base_url"),
-        dialect=target.dialect or "openai",
-        timeout_s=(target.timeout_ms or DEFAULT_TIMEOUT_MS) / 1000,
-        prompt=target.prompt,
-        estimated_cost_usd=target.estimated_cost_usd,
-        context_window=target.context_window,
-        prices=_prices_in(target),
-    )
-
-
-def _base_url_in(text: str, field: str) -> str:
-    try:
-        parts = urlsplit(text)
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        is_usable = False
-    if not is_usable:
-        raise invalid(field, f"{len(text)} characters that are no such address", "an http or https URL")
-    return text.rstrip("/")
-
-
-def _prices_in(target: decision_pb2.Target) -> Prices:
-    return Prices(
-        target.input_price if target.HasField("input_price") else None,
-        target.output_price if target.HasField("output_price") else None,
-        target.cached_input_price if target.HasField("cached_input_price") else None,
-    )
-
-
-def _rules_in(plan: decision_pb2.Plan) -> RetryRules:
-    if not plan.HasField("retry"):
-        return RetryRules()
-    return RetryRules(plan.retry.max_attempts or MAX_ATTEMPTS, plan.retry.max_retries)
 
 
 def _head_out(head: Head) -> executor_pb2.Head:

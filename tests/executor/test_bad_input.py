@@ -21,7 +21,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "too deep": ({"body": b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}"}, "body"),
     "no shape": ({"shape": decision_pb2.Plan.SHAPE_UNSPECIFIED}, "plan.shape"),
     "unknown shape": ({"shape": 77}, "plan.shape"),
-    "a shape that is not carried out here": ({"shape": decision_pb2.Plan.SHAPE_FUSION}, "plan.shape"),
+    "a fusion without a judge": ({"shape": decision_pb2.Plan.SHAPE_FUSION}, "plan.judge"),
     "no targets": ({"targets": []}, "plan.targets"),
     "one target twice": ({"targets": [{}, {}]}, "plan.targets"),
     "no target id": ({"targets": [{"target_id": ""}]}, "plan.targets[0].target_id"),
