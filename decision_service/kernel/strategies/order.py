@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf, log
 from typing import TypeVar
 
 from decision_service.kernel.dice import Rng
@@ -22,6 +23,9 @@ def shuffled(items: Sequence[T], rng: Rng) -> list[T]:
 
 
 def weighted_order(items: Sequence[T], weights: Sequence[float], rng: Rng) -> list[T]:
-    """An order drawn without replacement by weight; what weighs nothing comes last."""
-    keys = [rng.random() ** (1.0 / weight) if weight > 0.0 else -1.0 for weight in weights]
+    """An order drawn without replacement by weight; what weighs nothing comes last.
+
+    By the logarithm of `random() ** (1 / weight)`, which itself is 0 for many a small weight.
+    """
+    keys = [log(1.0 - rng.random()) / weight if weight > 0.0 else -inf for weight in weights]
     return [items[i] for i in sorted(range(len(items)), key=keys.__getitem__, reverse=True)]
