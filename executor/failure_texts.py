@@ -17,7 +17,7 @@ _WORDS: Mapping[OutcomeClass, str] = MappingProxyType(
         C.CONTENT_POLICY: "content_filter content_policy_violation content_policy responsibleaipolicyviolation "
         "data_inspection_failed moderation_blocked 1301",
         C.QUOTA_EXHAUSTED: "insufficient_quota quota_exceeded quota_exhausted billing_hard_limit_reached "
-        "insufficient_balance insufficient_credits payment_required 1113 1304 1308",
+        "insufficient_balance insufficient_credits payment_required billing_error 1113 1304 1308",
         C.OVERLOADED: "overloaded overloaded_error engine_overloaded engine_overloaded_error model_overloaded 529",
         C.RATE_LIMITED: "rate_limit rate_limited rate_limit_error rate_limit_exceeded rate_limit_reached_error "
         "too_many_requests throttling throttled resource_exhausted 429 1302 1303 1305",
@@ -31,6 +31,9 @@ _WORDS: Mapping[OutcomeClass, str] = MappingProxyType(
 CODES: Mapping[str, OutcomeClass] = MappingProxyType(
     {word: outcome_class for outcome_class, words in _WORDS.items() for word in words.split()}
 )
+
+# A code that ``faults`` makes of the name of a limit. It outweighs the text, which calls every limit a quota.
+PER_MINUTE = "rate_limited_per_minute"
 
 # Codes and types of a request that is wrong in itself.
 REQUEST_CODES = frozenset(
@@ -52,8 +55,9 @@ QUOTA = re.compile(
     r"(daily|weekly|monthly|usage|spending) (usage |spend )?limit|billing|payment required|余额不足|欠费|配额"
 )
 CONTEXT = re.compile(
-    r"(?i)max(imum)?[ _]context|context[ _-]?(length|window|size)|(prompt|input) is too long|too many (input )?tokens|"
-    r"input token count|reduce the length|exceeds? the (model'?s? )?(maximum )?(number of )?(input )?tokens"
+    r"(?i)max(imum)?[ _]context|context[ _-]?(length|window|size|limit)|(prompt|input) is too long|"
+    r"too many (input )?tokens|input token count|reduce the length|"
+    r"exceeds? the (model'?s? )?(maximum )?(number of )?(input )?tokens"
 )
 POLICY = re.compile(
     r"(?i)content[ _](management |safety )?(policy|filter)|safety (system|polic)|flagged (by|as|for)|moderation"

@@ -102,6 +102,8 @@ def from_fault(
 
 def classify(status: int, fault: Fault) -> OutcomeClass:
     """The class of an error with ``status`` (2xx: it came inside a success) and ``fault``."""
+    if fault.code == texts.PER_MINUTE:
+        return C.RATE_LIMITED
     for word in (fault.code.lower(), fault.type.lower()):
         if word in texts.CODES:
             return _tempered(status, texts.CODES[word], fault.message)

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from executor import hints
+from executor.failure_texts import PER_MINUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def _from_mapping(error: Mapping[str, Any]) -> Fault:
     wait_ms = _named_wait_ms(error)
     return Fault(
         message=message,
-        code=_word(error.get("code")),
+        code=_google_limit(error) or _word(error.get("code")),
         type=_word(error.get("type")) or _word(error.get("status")),
         param=_word(error.get("param")),
         wait_ms=hints.wait_in_text_ms(message) if wait_ms is None else wait_ms,
@@ -72,6 +73,21 @@ def _text_of(error: Mapping[str, Any]) -> str:
         if value:
             return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
     return ""
+
+
+def _google_limit(error: Mapping[str, Any]) -> str:
+    """Google's one wording for every limit, told apart by the limit's own name; empty where it gives none."""
+    details = error.get("details")
+    violations = [
+        violation
+        for detail in (details if isinstance(details, list) else [])
+        if isinstance(detail, dict) and isinstance(detail.get("violations"), list)
+        for violation in detail["violations"]
+    ]
+    names = " ".join(_word(violation.get("quotaId")) for violation in violations if isinstance(violation, dict))
+    if "PerDay" in names:
+        return "quota_exceeded"
+    return PER_MINUTE if "PerMinute" in names else ""
 
 
 def _named_wait_ms(error: Mapping[str, Any]) -> int | None:

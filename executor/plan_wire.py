@@ -142,6 +142,8 @@ def _target_in(target: decision_pb2.Target, field: str) -> Target:
         estimated_cost_usd=target.estimated_cost_usd,
         context_window=target.context_window,
         prices=_prices_in(target),
+        max_output_tokens=target.max_output_tokens,
+        reasons=target.reasons if target.HasField("reasons") else None,
     )
 
 

@@ -46,7 +46,7 @@ class ExecutorServicer(executor_pb2_grpc.ExecutorServiceServicer):
     async def Execute(self, request: ExecuteRequest, context: Context) -> AsyncIterator[ExecuteResponse]:
         plan = plan_in(request.plan)
         identity = calls.CURRENT.get()
-        call = wire.call_in(request, identity.traceparent, identity.request_id)
+        call = wire.call_in(request, identity.traceparent, identity.request_id, self._means.wall())
         _check(call, plan)
         deadline = _deadline(request.deadline_ms, context.time_remaining())
         run = Run(self._means, call, deadline, _sink(context, call.decision_id, deadline), shapes.carry)

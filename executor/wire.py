@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 import orjson
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from executor.clients import CLIENTS
 from executor.model import (
     Attempt,
     Call,
     Chunk,
+    ClientDialect,
     Done,
     Event,
     Head,
@@ -24,35 +29,73 @@ from omniroute.executor.v1 import executor_pb2
 from service_kit.errors import invalid
 
 DEFAULT_DEADLINE_MS = 600_000
+REASONING_FIELDS = ("thinking", "reasoning")
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
-_OPENAI_CHAT = (
-    executor_pb2.CLIENT_DIALECT_UNSPECIFIED,
-    executor_pb2.CLIENT_DIALECT_OPENAI_CHAT,
+_CLIENT_DIALECTS: Mapping[int, ClientDialect] = MappingProxyType(
+    {
+        executor_pb2.CLIENT_DIALECT_UNSPECIFIED: ClientDialect.OPENAI_CHAT,
+        executor_pb2.CLIENT_DIALECT_OPENAI_CHAT: ClientDialect.OPENAI_CHAT,
+        executor_pb2.CLIENT_DIALECT_OPENAI_RESPONSES: ClientDialect.OPENAI_RESPONSES,
+        executor_pb2.CLIENT_DIALECT_ANTHROPIC_MESSAGES: ClientDialect.ANTHROPIC_MESSAGES,
+    }
 )
+MAX_HEADER = 4_096
+_HEADER_VALUE = re.compile(rf"[ -~]{{1,{MAX_HEADER}}}")
 
 
-def call_in(request: executor_pb2.ExecuteRequest, traceparent: str, request_id: str) -> Call:
-    """``request_id`` is used where the request has none of its own. Raises ServiceError INVALID_FIELD."""
+def call_in(request: executor_pb2.ExecuteRequest, traceparent: str, request_id: str, now: float) -> Call:
+    """``request_id`` is used where the request has none of its own; ``now`` is in Unix seconds.
+
+    Raises ServiceError INVALID_FIELD; a field of the client's body is named as the client knows it.
+    """
     if not request.decision_id:
         raise invalid("decision_id", "nothing", "the id that Decide answered")
-    if request.client_dialect not in _OPENAI_CHAT:
-        raise invalid("client_dialect", f"the number {request.client_dialect}", "OPENAI_CHAT")
-    try:
-        body = orjson.loads(request.body)
-    except orjson.JSONDecodeError as error:
-        raise invalid("body", f"{len(request.body)} bytes that are no JSON ({error})", "a JSON object") from error
-    if not isinstance(body, dict):
-        raise invalid("body", f"a JSON {type(body).__name__}", "a JSON object")
-    embeddings = request.operation == decision_pb2.OPERATION_EMBEDDINGS
+    if request.client_dialect not in _CLIENT_DIALECTS:
+        allowed = " | ".join(ClientDialect)
+        raise invalid("client_dialect", f"the number {request.client_dialect}", allowed)
+    dialect = _CLIENT_DIALECTS[request.client_dialect]
+    operation = _operation_in(request, dialect)
+    body = _body_in(request.body)
+    client = CLIENTS[dialect]
+    spoken = client.read(body)
+    asks_for_effort = any(body.get(name) is not None for name in REASONING_FIELDS)
     return Call(
         decision_id=request.decision_id,
-        body=body,
-        operation=Operation.EMBEDDINGS if embeddings else Operation.CHAT,
+        body=body if spoken is None else spoken.chat,
+        operation=operation,
         request_id=request.request_id if _REQUEST_ID.fullmatch(request.request_id) else request_id,
         traceparent=traceparent,
-        effort=request.effort,
+        effort="" if spoken is not None and asks_for_effort else request.effort,
+        client=dialect,
+        spoken=spoken,
+        created=int(now),
+        headers=_headers_in(request, client.headers),
     )
+
+
+def _operation_in(request: executor_pb2.ExecuteRequest, dialect: ClientDialect) -> Operation:
+    if request.operation != decision_pb2.OPERATION_EMBEDDINGS:
+        return Operation.CHAT
+    if dialect is not ClientDialect.OPENAI_CHAT:
+        raise invalid("operation", Operation.EMBEDDINGS, f"{Operation.CHAT} with client_dialect {dialect}")
+    return Operation.EMBEDDINGS
+
+
+def _body_in(raw: bytes) -> dict[str, Any]:
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise invalid("body", f"{len(raw)} bytes that are no JSON ({error})", "a JSON object") from error
+    if not isinstance(body, dict):
+        raise invalid("body", f"a JSON {type(body).__name__}", "a JSON object")
+    return body
+
+
+def _headers_in(request: executor_pb2.ExecuteRequest, wanted: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Of the client's headers those that its dialect knows; a value that no header may carry is left out."""
+    given = ((header.name.lower(), header.value.strip()) for header in request.client_headers)
+    return tuple((name, value) for name, value in given if name in wanted and _HEADER_VALUE.fullmatch(value))
 
 
 def event_out(event: Event, decision_id: str) -> executor_pb2.ExecuteResponse:

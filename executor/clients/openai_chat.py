@@ -19,6 +19,8 @@ END = b"data: [DONE]\n\n"
 class OpenAIChat:
     """See ``Client``."""
 
+    headers: frozenset[str] = frozenset()
+
     def read(self, body: Mapping[str, Any]) -> None:
         return None
 

@@ -25,7 +25,10 @@ class StreamWriter(Protocol):
 
 
 class Client(Protocol):
-    """One dialect of clients."""
+    """One dialect of clients. ``headers`` are the names of those that go on to an upstream of the same dialect."""
+
+    @property
+    def headers(self) -> frozenset[str]: ...
 
     def read(self, body: Mapping[str, Any]) -> Spoken | None:
         """The request in chat form; None when it is. Raises ServiceError INVALID_FIELD naming the field."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ from executor.faults import fault_in
 from executor.model import Call, Operation, OutcomeClass, Target, Usage
 
 PATHS: Mapping[Operation, str] = {Operation.CHAT: "/chat/completions", Operation.EMBEDDINGS: "/embeddings"}
+# OpenAI's models that reason refuse the older name of the output limit; other vendors know no newer one.
+COMPLETION_LIMIT = re.compile(r"(?:^|/)(?:o[1-9]|gpt-[5-9])")
 EFFORT_KEYS = ("reasoning_effort", "reasoning", "thinking")
 
 
@@ -23,10 +26,12 @@ class OpenAI:
 
     def prepare(self, call: Call, target: Target) -> Prepared:
         body = {**call.body, "model": target.model}
+        if call.spoken is not None:
+            body = _fitted(body, target)
         added: set[str] = set()
         if target.prompt and isinstance(body.get("messages"), list):
             body["messages"] = [{"role": "system", "content": target.prompt}, *body["messages"]]
-        if call.effort and call.operation is Operation.CHAT and not any(key in body for key in EFFORT_KEYS):
+        if _takes_effort(call, target, body):
             body["reasoning_effort"] = call.effort
             added.add("reasoning_effort")
         if call.stream:
@@ -34,7 +39,7 @@ class OpenAI:
             body["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
             if not options:
                 added.add("stream_options")
-        return Prepared(PATHS[call.operation], orjson.dumps(body), frozenset(added))
+        return Prepared(PATHS[call.operation], orjson.dumps(body), frozenset(added), translated=call.spoken is not None)
 
     def read_answer(self, call: Call, body: bytes) -> Answer | NoAnswer:
         body, payload = chat.loaded(body.strip())
@@ -107,6 +112,22 @@ class ChunkReader:
             return False
         delta["tool_calls"] = ordered
         return True
+
+
+def _takes_effort(call: Call, target: Target, body: Mapping[str, Any]) -> bool:
+    """The decision's effort goes where the model may know it, and the client said nothing of its own."""
+    is_asked = bool(call.effort) and call.operation is Operation.CHAT
+    return is_asked and target.reasons is not False and not any(key in body for key in EFFORT_KEYS)
+
+
+def _fitted(body: dict[str, Any], target: Target) -> dict[str, Any]:
+    """A body that came in another dialect, with what this target's model knows of it and by the names that it knows."""
+    fitted = {key: value for key, value in body.items() if key != "top_k"}
+    if target.reasons is False:
+        fitted.pop("reasoning_effort", None)
+    if "max_tokens" in fitted and COMPLETION_LIMIT.search(target.model):
+        fitted["max_completion_tokens"] = fitted.pop("max_tokens")
+    return fitted
 
 
 def _embeddings(body: bytes, payload: Mapping[str, Any], usage: Usage | None) -> Answer | NoAnswer:

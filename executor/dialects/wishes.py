@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -36,7 +36,7 @@ class Format:
     """``kind`` is text, json or schema."""
 
     kind: str = "text"
-    schema: Mapping[str, Any] = MappingProxyType({})
+    schema: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ def stop(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 def output_limit(body: Mapping[str, Any]) -> int | None:
     """Most tokens of the answer, where the client says it."""
-    for field in ("max_completion_tokens", "max_tokens"):
-        limit = number(body, field)
+    for name in ("max_completion_tokens", "max_tokens"):
+        limit = number(body, name)
         if limit is not None and limit >= 1:
             return int(limit)
     return None
@@ -105,8 +105,8 @@ def reasoning(body: Mapping[str, Any]) -> Reasoning | None:
     effort = word(body.get("reasoning_effort"))
     if effort:
         return Reasoning(effort)
-    for field in ("reasoning", "thinking"):
-        wanted = body.get(field)
+    for name in ("reasoning", "thinking"):
+        wanted = body.get(name)
         if not isinstance(wanted, dict) or not wanted:
             continue
         budget = number(wanted, "budget_tokens") or number(wanted, "max_tokens")
@@ -116,8 +116,8 @@ def reasoning(body: Mapping[str, Any]) -> Reasoning | None:
     return None
 
 
-def number(body: Mapping[str, Any], field: str) -> float | None:
-    value = body.get(field)
+def number(body: Mapping[str, Any], name: str) -> float | None:
+    value = body.get(name)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
@@ -136,9 +136,9 @@ UNSPOKEN: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
 
 def refuse_unspoken(body: Mapping[str, Any], spoken: frozenset[str] = frozenset()) -> None:
     """Raises Untranslatable for a field without a name in other dialects; ``spoken`` are those that this one has."""
-    for field, is_asked in UNSPOKEN.items():
-        if field not in spoken and is_asked(body.get(field)):
-            raise Untranslatable(f"{field} cannot be asked of a target of this dialect")
+    for name, is_asked in UNSPOKEN.items():
+        if name not in spoken and is_asked(body.get(name)):
+            raise Untranslatable(f"{name} cannot be asked of a target of this dialect")
 
 
 def _tool(function: Mapping[str, Any], cache: Any) -> Tool:

@@ -29,7 +29,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no address": ({"targets": [{"base_url": ""}]}, "plan.targets[0].base_url"),
     "odd scheme": ({"targets": [{"base_url": "file:///etc/passwd"}]}, "plan.targets[0].base_url"),
     "odd port": ({"targets": [{"base_url": "http://x:99999"}]}, "plan.targets[0].base_url"),
-    "other client dialect": ({"client_dialect": 3}, "client_dialect"),
+    "unknown client dialect": ({"client_dialect": 77}, "client_dialect"),
 }
 
 
