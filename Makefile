@@ -18,7 +18,7 @@ LOCK = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-annotate --no-header --quiet
 
 .PHONY: help setup dev run test test-full check check-format check-lint check-types check-imports check-protos fmt \
-	transcripts bench protos protos-baseline lock clean
+	docs docs-check transcripts bench protos protos-baseline lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,7 +50,7 @@ test: $(DEV_READY) ## the suite of CI
 test-full: $(DEV_READY) ## the long tests too
 	@$(BIN)/python -m pytest -q
 
-check: check-format check-lint check-types check-imports check-protos ## format, lint, types, imports, contract
+check: check-format check-lint check-types check-imports check-protos docs-check ## format, lint, types, imports, contract, docs
 
 check-format: $(DEV_READY)
 	$(BIN)/ruff format --check --quiet .
@@ -77,6 +77,12 @@ fmt: $(DEV_READY) ## format code and protos, fix what can be fixed
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format .
 	$(BIN)/buf format --write protos
+
+docs: $(DEV_READY) ## write the generated parts of docs anew
+	@$(BIN)/python -m docs_build
+
+docs-check: $(DEV_READY)
+	$(BIN)/python -m docs_build --check
 
 transcripts: $(DEV_READY) ## write tests/transcripts anew with what the kernel does now
 	@$(BIN)/python -m tests.transcripts

@@ -248,13 +248,13 @@ def _allowed(globs: Sequence[str], candidate: Candidate, model: str) -> bool:
     return any(glob_match(pattern, name) for pattern in globs for name in names)
 
 
-_CATEGORY_NEEDS = {"vision": "vision", "multimodal": "vision", "reasoning": "reasoning"}
-_TIERS = {"free": EconomicTier.FREE, "pro": EconomicTier.PREMIUM}
+CATEGORY_NEEDS = {"vision": "vision", "multimodal": "vision", "reasoning": "reasoning"}
+KEPT_TIERS = {"free": EconomicTier.FREE, "pro": EconomicTier.PREMIUM}
 
 
 def _preference_filters(channel: Channel) -> list[Filter]:
     filters: list[Filter] = []
-    need, tier = _CATEGORY_NEEDS.get(channel.category), _TIERS.get(channel.tier)
+    need, tier = CATEGORY_NEEDS.get(channel.category), KEPT_TIERS.get(channel.tier)
     if need is not None:
         reason = f"not known for {channel.category}"
         filters.append(("category", lambda m: None if need in m.candidate.facts.has else reason))

@@ -8,15 +8,8 @@ from importlib import import_module
 import pytest
 
 from decision_service.kernel.blame import RULINGS
-from decision_service.kernel.grammar import CATEGORIES, CHANNELS, TIERS
 from decision_service.kernel.health import Verdict
-from decision_service.kernel.model import ComboConfig, OutcomeClass
-from decision_service.kernel.routers import ROUTER_STRATEGIES
-from decision_service.kernel.strategies import STRATEGIES
-from decision_service.kernel.weights import FACTOR_NAMES, PACK_NAMES, PACKS
-from decision_service.policy import vocabulary
-from decision_service.policy.config import ROWS
-from decision_service.policy.settings import SETTINGS
+from decision_service.kernel.model import OutcomeClass
 from decision_service.scenario.read import CANDIDATE_KEYS, TOP_KEYS
 from decision_service.scenario.run import REPORT_KEYS
 from decision_service.scenario.signals import SIGNALS
@@ -98,51 +91,6 @@ def test_every_metric_is_on_the_operations_page() -> None:
     rows = pages.by_first_code(pages.table(pages.DOCS / "operations.md", "metric", "kind"), "metric")
     there = {metric.name: metric.type for metric in REGISTRY.collect() if metric.name.startswith("omniroute_")}
     assert {name: row["kind"] for name, row in rows.items()} == there
-
-
-def test_every_strategy_is_listed_in_order() -> None:
-    rows = pages.by_first_code(pages.table(STRATEGIES_PAGE, "strategy", "order"), "strategy")
-    assert tuple(rows) == vocabulary.STRATEGIES
-    assert set(STRATEGIES) | vocabulary.SEVERAL_CALLS == {*rows, vocabulary.INTERNAL_STRATEGY}
-
-
-def test_every_router_strategy_is_listed_with_its_other_names() -> None:
-    rows = pages.by_first_code(pages.table(STRATEGIES_PAGE, "router strategy", "picks"), "router strategy")
-    assert set(rows) == set(ROUTER_STRATEGIES)
-    others = {alias: name for name, row in rows.items() for alias in pages.codes(row["other names"])}
-    assert {**others, **{name: name for name in rows}} == dict(vocabulary.ROUTERS)
-
-
-def test_every_factor_is_explained_and_every_pack_shown() -> None:
-    explained = pages.by_first_code(pages.table(STRATEGIES_PAGE, "factor", "high when"), "factor")
-    assert tuple(explained) == FACTOR_NAMES
-    rows = pages.by_first_code(pages.table(STRATEGIES_PAGE, "factor", *PACK_NAMES), "factor")
-    assert tuple(rows) == FACTOR_NAMES
-    for pack, weights in PACKS.items():
-        shown = {factor: float(row[pack]) for factor, row in rows.items()}
-        assert shown == pytest.approx(weights, abs=2e-4), pack
-
-
-def test_every_channel_has_the_weights_that_the_page_says() -> None:
-    text = STRATEGIES_PAGE.read_text()
-    assert all(f"`{word}`" in text for word in (*CATEGORIES, *TIERS))
-    for row in pages.table(STRATEGIES_PAGE, "channel", "weights"):
-        for name in pages.codes(row["channel"]):
-            channel = CHANNELS.get(name.removeprefix("auto/")) or CHANNELS[f"vision:{name}"]
-            assert (channel.pack, channel.exploration_rate) == (row["weights"], float(row["exploration"])), name
-
-
-def test_every_config_key_is_listed_once() -> None:
-    listed = [
-        code for row in pages.table(STRATEGIES_PAGE, "key", "value", "default") for code in pages.codes(row["key"])
-    ]
-    assert sorted(listed) == sorted(row.path for row in ROWS)
-    assert {row.field.partition(".")[0] for row in ROWS} >= {"weights", "sla"}
-    assert len(dataclasses.fields(ComboConfig)) > 20
-
-
-def test_every_setting_of_routing_is_listed() -> None:
-    assert set(pages.by_first_code(pages.table(STRATEGIES_PAGE, "setting", "value"), "setting")) == set(SETTINGS)
 
 
 def test_every_control_header_is_listed() -> None:

@@ -13,7 +13,7 @@ from decision_service.kernel.health import BREAKER_LIMITS, NO_REST, Breaker, Pha
 from decision_service.kernel.keys import limited
 from decision_service.kernel.model import DAY, ProviderClass
 from decision_service.kernel.state import RoutingState
-from tests.transcripts.words import spoken
+from docs_build.durations import spoken
 
 Lines = Iterator[tuple[str, str]]
 INSTANT = re.compile(r"@(-?\d+)@")

@@ -9,7 +9,7 @@ from decision_service.kernel.live import Member
 from decision_service.kernel.model import Refused, Rejection, Shape
 from decision_service.kernel.plan import Call, Plan
 from decision_service.kernel.scoring import breakdown
-from tests.transcripts.words import spoken
+from docs_build.durations import spoken
 
 Row = tuple[str, str, str]
 ROLES: Mapping[Shape, str] = {

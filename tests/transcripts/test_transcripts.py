@@ -9,9 +9,10 @@ import pytest
 from decision_service.kernel.model import Shape
 from decision_service.kernel.reset import RESETS
 from decision_service.policy.vocabulary import INTERNAL_STRATEGY, STRATEGIES
+from docs_build.durations import spoken
 from tests.transcripts.language import Command, parse, replayed
 from tests.transcripts.play import played, scripts
-from tests.transcripts.words import duration, options, spoken
+from tests.transcripts.words import duration, options
 
 NAMES = {path.stem for path in scripts()}
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+from docs_build.durations import UNITS
+
 DURATION = re.compile(r"(\d+)(ms|s|m|h|d)")
 
 Reader = Callable[[str], Any]
@@ -18,15 +19,6 @@ def duration(word: str) -> int:
     if not found or "".join(number + unit for number, unit in found) != word:
         raise ValueError(f"{word!r} is no duration")
     return sum(int(number) * UNITS[unit] for number, unit in found)
-
-
-def spoken(ms: int) -> str:
-    """``2m30s`` of milliseconds."""
-    text = ""
-    for unit, size in sorted(UNITS.items(), key=lambda item: -item[1]):
-        count, ms = divmod(ms, size)
-        text += f"{count}{unit}" if count else ""
-    return text or "0s"
 
 
 def percent(word: str) -> float:
