@@ -16,6 +16,7 @@ from edge_gateway.app import routes
 from edge_gateway.auth import NO_KEYS_YET, Gate
 from edge_gateway.clients import Services
 from edge_gateway.completion import House
+from edge_gateway.fallback import Decider
 from edge_gateway.front import Front
 from edge_gateway.http_protocol import bounded
 from edge_gateway.json_body import BodyLimits
@@ -91,7 +92,13 @@ class Edge:
             total_s=settings.edge_body_timeout_ms / 1000,
         )
         house = House(
-            self._services, gate, self._outcomes, limits, settings.edge_request_timeout_ms / 1000, time.monotonic
+            self._services,
+            Decider(self._services.decide, time.monotonic),
+            gate,
+            self._outcomes,
+            limits,
+            settings.edge_request_timeout_ms / 1000,
+            time.monotonic,
         )
         front = Front(
             routes(house, self._probes),

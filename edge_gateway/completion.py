@@ -15,6 +15,7 @@ from edge_gateway.attempts import Attempts
 from edge_gateway.auth import Caller, Gate
 from edge_gateway.clients import Execution, Services
 from edge_gateway.exchange import Exchange
+from edge_gateway.fallback import Decider
 from edge_gateway.hangup import ends_at_hangup
 from edge_gateway.json_body import BodyLimits, Hangup
 from edge_gateway.problems import Refused
@@ -36,6 +37,7 @@ class House:
     """What every completion needs. ``request_limit_s`` is for a whole request."""
 
     services: Services
+    decider: Decider
     gate: Gate
     outcomes: OutcomeQueue
     body_limits: BodyLimits
@@ -64,9 +66,10 @@ class Completions:
         served = exchange.of_scope(scope)
         served.render = self._surface.render
         ask = await self._read(scope, receive, served)
-        decision = await self._house.services.decide(ask.request)
-        served.decision_id = decision.decision_id
-        served.headers += headers.of_decision(decision, ask.ignored)
+        decided = await self._house.decider.decide(ask.request)
+        decision = decided.response
+        served.decision_id, served.degraded = decision.decision_id, decided.degraded
+        served.headers += headers.of_decision(decision, ask.ignored, degraded=decided.degraded)
         await self._carry_out(ask, decision, receive, served)
 
     async def _read(self, scope: Scope, receive: Receive, served: Exchange) -> Ask:

@@ -34,6 +34,7 @@ class Exchange:
     model: str = ""
     stream: bool = False
     decision_id: str = ""
+    degraded: bool = False
     provider: str = ""
     attempts: int = 0
     outcome: str = "ok"

@@ -97,6 +97,7 @@ class Front:
                 model=exchange.model,
                 stream=exchange.stream,
                 decision_id=exchange.decision_id,
+                degraded=exchange.degraded,
                 provider=exchange.provider,
                 attempts=exchange.attempts,
                 outcome=exchange.outcome,

@@ -42,12 +42,17 @@ def well_formed_id(value: str) -> str:
     return value if _REQUEST_ID_SHAPE.fullmatch(value) else ""
 
 
-def of_decision(decision: decision_pb2.DecideResponse, ignored_here: Sequence[str]) -> Pairs:
-    """What is known once the decision is made. ``ignored_here`` are fields that were not even sent to it."""
+def of_decision(decision: decision_pb2.DecideResponse, ignored_here: Sequence[str], *, degraded: bool) -> Pairs:
+    """What is known once the decision is made. ``ignored_here`` are fields that were not even sent to it.
+
+    ``degraded``: it is an earlier one, used again while the decision service is away.
+    """
     found = [
         (b"x-omniroute-decision-id", safe(decision.decision_id)),
         (b"x-omniroute-strategy", safe(decision.strategy)),
     ]
+    if degraded:
+        found.append((b"x-omniroute-degraded", b"true"))
     ignored = dict.fromkeys(HEADER_OF.get(name, name) for name in (*ignored_here, *decision.ignored_controls))
     if ignored:
         found.append((b"x-omniroute-ignored-controls", safe(", ".join(ignored))))

@@ -25,6 +25,9 @@ DECIDE_SECONDS = Histogram(
     registry=REGISTRY,
     buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
 )
+DEGRADED = Counter(
+    "omniroute_edge_degraded", "Requests without the decision service, by what helped.", ("by",), registry=REGISTRY
+)
 FIRST_CHUNK_SECONDS = Histogram(
     "omniroute_edge_first_chunk_seconds",
     "From the head of a request to the first bytes of its answer.",
