@@ -137,9 +137,7 @@ async def test_an_edge_without_its_decision_service(open_house: Open) -> None:
     assert answer.headers["x-omniroute-degraded"] == "true"
     assert answer.headers["x-omniroute-decision-id"].startswith("edge_")
     assert house.executor.asked[-1].decision_id == answer.headers["x-omniroute-decision-id"]
-    outcome = (await house.decision.wait_for_outcomes(2))[-1]
-    assert outcome.provider, "what the service needs to know a stranger by"
-    assert outcome.connection_id
+    await house.decision.wait_for_outcomes(2)
     strict = {"x-omniroute-budget": "0.01", "x-omniroute-budget-fallback": "strict"}
     assert (await house.post(chat(), strict)).status_code == 503
     other = await house.post(chat() | {"model": "auto/fast"})
