@@ -40,12 +40,12 @@ class Stage:
 
     def run(self, command: Command) -> Lines:
         name, *words = command.words
-        if name in _SETUP:
-            _SETUP[name](self, words, command.more)
+        if name in SETUP:
+            SETUP[name](self, words, command.more)
             if self._running is not None:
                 self._change(self._running)
             return
-        for line in (*_ACTIONS[name](self, words), *self._moved()):
+        for line in (*ACTIONS[name](self, words), *self._moved()):
             yield f"  {line}"
 
     # Setting up
@@ -236,7 +236,7 @@ class Stage:
         yield from ()
 
 
-_SETUP: Mapping[str, Callable[[Stage, Sequence[str], Sequence[Sequence[str]]], None]] = MappingProxyType(
+SETUP: Mapping[str, Callable[[Stage, Sequence[str], Sequence[Sequence[str]]], None]] = MappingProxyType(
     {
         "provider": Stage.provider,
         "candidate": Stage.candidate,
@@ -248,7 +248,7 @@ _SETUP: Mapping[str, Callable[[Stage, Sequence[str], Sequence[Sequence[str]]], N
         "watch": Stage.watch,
     }
 )
-_ACTIONS: Mapping[str, Callable[[Stage, Sequence[str]], Lines]] = MappingProxyType(
+ACTIONS: Mapping[str, Callable[[Stage, Sequence[str]], Lines]] = MappingProxyType(
     {
         "decide": Stage.decide,
         "explain": Stage.explain,

@@ -10,8 +10,10 @@ from decision_service.kernel.model import Shape
 from decision_service.kernel.reset import RESETS
 from decision_service.policy.vocabulary import INTERNAL_STRATEGY, STRATEGIES
 from docs_build.durations import spoken
+from tests.transcripts import given
 from tests.transcripts.language import Command, parse, replayed
-from tests.transcripts.play import played, scripts
+from tests.transcripts.play import HERE, played, scripts
+from tests.transcripts.stage import ACTIONS, SETUP
 from tests.transcripts.words import duration, options
 
 NAMES = {path.stem for path in scripts()}
@@ -90,3 +92,11 @@ def test_options_are_known_and_have_values() -> None:
         options(["out", "5"], table)
     with pytest.raises(ValueError, match="'in' has no value"):
         options(["in"], table)
+
+
+def test_every_command_and_option_is_explained() -> None:
+    text = (HERE / "README.md").read_text()
+    commands = {*SETUP, *ACTIONS}
+    assert [name for name in commands if f"`{name} " not in text] == []
+    tables = (given.CANDIDATE, given.SIGNALS, given.STEP, given.DECIDE, given.REPORT, given.KEY)
+    assert [name for options_ in tables for name in options_ if f"`{name}" not in text] == []
