@@ -12,6 +12,7 @@ from decision_service.kernel.strategies.order import pick_index, shuffled, weigh
 from decision_service.kernel.weights import shares
 
 WHOLE = 1.0
+EQUAL_TO_DIGITS = 9  # sums of shares that are no binary fractions differ behind that
 
 
 def random(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
@@ -82,7 +83,7 @@ def quota_share(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
     earned = shares([unit.step.weight for unit in sharing])
     before = ask.state.deficits.get(ask.scope, {})
     deficits = {unit.key: before.get(unit.key, 0.0) + share for unit, share in zip(sharing, earned, strict=True)}
-    ranked = sorted(sharing, key=lambda unit: -deficits[unit.key])
+    ranked = sorted(sharing, key=lambda unit: -round(deficits[unit.key], EQUAL_TO_DIGITS))
     home = pinned([unit.head for unit in sharing], ask.pin, now) if ask.request.session_explicit else None
     draft.reason = "next by its share"
     if home is not None:
