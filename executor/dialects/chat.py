@@ -10,7 +10,7 @@ import orjson
 from executor.dialects.frames import Answer, NoAnswer
 from executor.dialects.tool_deltas import ToolDeltas
 from executor.faults import fault_in
-from executor.model import OutcomeClass, Usage
+from executor.model import Call, OutcomeClass, Usage
 
 DONE = b"[DONE]"
 CONTENT_KEYS = (
@@ -67,6 +67,11 @@ def as_events(body: bytes) -> bytes:
     if payload.get("usage"):
         chunks.append({**identity, "choices": [], "usage": payload["usage"]})
     return b"".join(b"data: " + data + b"\n\n" for data in [*map(orjson.dumps, chunks), DONE])
+
+
+def stream_id(call: Call) -> str:
+    """For an answer that gives itself no id: ids of tool calls are made of it, and must differ from turn to turn."""
+    return f"chatcmpl-{call.decision_id}"
 
 
 def said(delta: Mapping[str, Any]) -> tuple[bool, int]:

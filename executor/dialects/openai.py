@@ -52,14 +52,14 @@ class OpenAI:
         return chat.completion(body, payload, usage)
 
     def reader(self, call: Call) -> ChunkReader:
-        return ChunkReader()
+        return ChunkReader(chat.stream_id(call))
 
 
 class ChunkReader:
-    """See ``FrameReader``."""
+    """See ``FrameReader``. ``stream_id`` is for a stream that gives itself none."""
 
-    def __init__(self) -> None:
-        self._id = "chat"
+    def __init__(self, stream_id: str = "chat") -> None:
+        self._id = stream_id
         self._tools: dict[Any, ToolDeltas] = {}
 
     def read(self, event: sse.Event) -> Frame:

@@ -31,7 +31,7 @@ class Anthropic:
             return no_answer
         if not isinstance(payload.get("content"), list):
             return NoAnswer(OutcomeClass.MALFORMED, "the upstream's answer has no content blocks")
-        completion, usage = completion_of(payload, call.created), usage_of(payload.get("usage"))
+        completion, usage = completion_of(payload, call), usage_of(payload.get("usage"))
         own = body if call.own_body(NAME) is not None else b""
         answer = chat.completion(orjson.dumps(completion), completion, usage, own)
         if isinstance(answer, NoAnswer) and own and has_other_blocks(payload["content"]):
@@ -39,4 +39,4 @@ class Anthropic:
         return answer
 
     def reader(self, call: Call) -> EventReader:
-        return EventReader(call.created)
+        return EventReader(call)

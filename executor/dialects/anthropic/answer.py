@@ -10,7 +10,7 @@ import orjson
 
 from executor.dialects import chat
 from executor.dialects.conversation import ANTHROPIC_REASONING
-from executor.model import Usage
+from executor.model import Call, Usage
 
 FINISH_REASONS: Mapping[str, str] = MappingProxyType(
     {
@@ -27,14 +27,14 @@ FINISH_REASONS: Mapping[str, str] = MappingProxyType(
 COMMON_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 
 
-def completion_of(message: Mapping[str, Any], created: int) -> dict[str, Any]:
+def completion_of(message: Mapping[str, Any], call: Call) -> dict[str, Any]:
     """Blocks of kinds that chat completions do not know are left out."""
     blocks = chat.mappings(message.get("content"))
     usage = usage_of(message.get("usage"))
     completion: dict[str, Any] = {
-        "id": chat.word(message.get("id")) or "chat",
+        "id": chat.word(message.get("id")) or chat.stream_id(call),
         "object": chat.COMPLETION,
-        "created": created,
+        "created": call.created,
         "model": chat.word(message.get("model")),
         "choices": [
             {

@@ -14,6 +14,7 @@ from executor.dialects import chat
 from executor.dialects.anthropic.answer import FINISH_REASONS, reasoning_detail, usage_of
 from executor.dialects.frames import Frame
 from executor.faults import Fault, fault_in
+from executor.model import Call
 
 SILENT = Frame()
 
@@ -33,8 +34,13 @@ class _Block:
 class EventReader:
     """See ``FrameReader``."""
 
-    def __init__(self, created: int) -> None:
-        self._identity: dict[str, Any] = {"id": "chat", "object": chat.CHUNK, "created": created, "model": ""}
+    def __init__(self, call: Call) -> None:
+        self._identity: dict[str, Any] = {
+            "id": chat.stream_id(call),
+            "object": chat.CHUNK,
+            "created": call.created,
+            "model": "",
+        }
         self._blocks: dict[int, _Block] = {}
         self._places: dict[str, int] = {}
         self._usage: dict[str, Any] = {}
@@ -52,7 +58,7 @@ class EventReader:
     def message_start(self, payload: Mapping[str, Any]) -> Frame:
         message = payload.get("message")
         if isinstance(message, dict):
-            self._identity["id"] = chat.word(message.get("id")) or "chat"
+            self._identity["id"] = chat.word(message.get("id")) or self._identity["id"]
             self._identity["model"] = chat.word(message.get("model"))
             self._learn_usage(message.get("usage"))
         return Frame(self._chunk({"role": "assistant", "content": ""}))

@@ -32,7 +32,7 @@ WITHHELD = "content_filter"
 
 def completion_of(response: Mapping[str, Any], call: Call) -> dict[str, Any]:
     """A prompt that was blocked has one choice, which says so."""
-    stream_id = chat.word(response.get("responseId")) or "chat"
+    stream_id = chat.word(response.get("responseId")) or chat.stream_id(call)
     choices = []
     for place, candidate in enumerate(chat.mappings(response.get("candidates"))):
         said = Said(stream_id, one_call=wants_one_call(call))
@@ -50,7 +50,7 @@ def completion_of(response: Mapping[str, Any], call: Call) -> dict[str, Any]:
 def identity(response: Mapping[str, Any], call: Call, kind: str) -> dict[str, Any]:
     """What every chunk says of itself."""
     return {
-        "id": chat.word(response.get("responseId")) or "chat",
+        "id": chat.word(response.get("responseId")) or chat.stream_id(call),
         "object": kind,
         "created": call.created,
         "model": chat.word(response.get("modelVersion")),
