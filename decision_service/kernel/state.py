@@ -222,7 +222,13 @@ class RoutingState:
         return pool
 
     def change_roster(self, roster: Roster) -> None:
-        """Another roster from now on; records of what is still there, or still in a plan under way, go on."""
+        """Another roster from now on; records of what is still there, or still in a plan under way, go on.
+
+        No conversation is bound to a connection that has changed.
+        """
+        changed = {key for key, old in self.roster.connections.items() if roster.connections.get(key) != old}
+        if changed:
+            self.pins.keep(lambda pin: (pin.provider, pin.connection) not in changed)
         self.roster = roster
         self._pools.clear()
         self._combos.clear()
