@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 from decision_service.kernel.model import DAY, MINUTE, KeyPolicy, Refused
 
@@ -91,9 +92,16 @@ def _requests(policy: KeyPolicy, usage: KeyUsage, demand: Demand, now: int) -> R
 def _tokens(policy: KeyPolicy, usage: KeyUsage, demand: Demand, now: int) -> Refused | None:
     limit = policy.tokens_per_minute
     used = sum(count for _, count in usage.tokens)
-    if not limit or used + usage.reserved_tokens + demand.tokens <= limit:
+    excess = used + usage.reserved_tokens + demand.tokens - limit
+    if not limit or excess <= 0:
         return None
-    return _limited(f"{limit} tokens per minute", usage.tokens[0][0] + MINUTE if usage.tokens else None)
+    return _limited(f"{limit} tokens per minute", _freed_at(usage, excess))
+
+
+def _freed_at(usage: KeyUsage, wanted: int) -> int | None:
+    """When so many of the tokens that were used are a minute old; None: they are fewer."""
+    freed = accumulate(count for _, count in usage.tokens)
+    return next((at + MINUTE for (at, _), sum_ in zip(usage.tokens, freed, strict=True) if sum_ >= wanted), None)
 
 
 def _limited(what: str, retry_at: int | None) -> Refused:
@@ -121,8 +129,9 @@ def _days_of_next_month(today: int) -> Iterator[int]:
     return (day for day in range(today + 1, today + LONGEST_MONTH + 1) if month_of(day) != this)
 
 
-def _overspent(cap: float, period: str, spent: float, demand: Demand, retry_at: int) -> Refused:
+def _overspent(cap: float, period: str, spent: float, demand: Demand, renewed_at: int) -> Refused:
     text = f"this key may spend {cap:.6g} USD a {period}: {spent:.6g} are spent or reserved, this request needs "
+    retry_at = renewed_at if demand.usd <= cap else None  # else it never fits
     return Refused("KEY_BUDGET_EXCEEDED", f"{text}{demand.usd:.6g}", retry_at=retry_at)
 
 
