@@ -161,7 +161,7 @@ def open_lease(
     account.recent_requests(now)
     account.recent.append(now)
     account.last_used = state.seq
-    slot = (ticket.scope, member.unit_key)
+    slot = (ticket.scope_of(place), member.unit_key)
     state.step_leases[slot] = state.step_leases.get(slot, 0) + 1
     if ticket.session_id and member.candidate.provider_class is ProviderClass.OAUTH:
         _lease_session(account.sessions, ticket.session_id, now)
@@ -195,7 +195,7 @@ def close_lease(state: RoutingState, ticket: Ticket, place: int) -> None:
     account.in_flight -= 1
     if not account.in_flight:
         account.log.note(account)
-    slot = (ticket.scope, lease.member.unit_key)
+    slot = (ticket.scope_of(place), lease.member.unit_key)
     left = state.step_leases[slot] - 1
     if left:
         state.step_leases[slot] = left

@@ -62,7 +62,7 @@ def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
         _fold_statistics(state, member, outcome, ruling, now)
         if moves:
             _fold_machines(state, ticket, place, lease, outcome, ruling, now)
-    _fold_rotation(state, ticket, member, ruling)
+    _fold_rotation(state, ticket, place, ruling)
     _remember(state, ticket, place, ruling, now)
     if ticket.api_key_id in state.roster.keys:
         _spend(state, ticket.api_key_id, actual(member.candidate, outcome), outcome, now)
@@ -264,15 +264,19 @@ def _fold_exclusion_probe(state: RoutingState, ticket: Ticket, lease: Lease | No
     state.touched.add(("exclusion", "\0".join((ticket.scope, member.id))))
 
 
-def _fold_rotation(state: RoutingState, ticket: Ticket, member: Member, ruling: Ruling) -> None:
+def _fold_rotation(state: RoutingState, ticket: Ticket, place: int, ruling: Ruling) -> None:
     """Folds an outcome into the rotation of its policy as it is now, where the unit still is one of it."""
-    fold = _ROTATIONS.get(ticket.strategy)
-    combo = ticket.combo if ticket.combo.channel else state.roster.combos.get(ticket.combo.name)
-    if fold is None or combo is None:
+    scope, member = ticket.scope_of(place), ticket.chain[place]
+    nested = scope != ticket.scope
+    name = scope if nested else ticket.combo.name
+    combo = ticket.combo if ticket.combo.channel else state.roster.combos.get(name)
+    if combo is None:
         return
     pool = state.pool(combo, combo.name, ticket.api_key_id)
-    if (pool.strategy or combo.strategy) == ticket.strategy and member.unit_key in pool.declared:
-        fold(state, ticket.scope, combo, pool.declared, member, ruling)
+    ordered_by = pool.strategy or combo.strategy
+    fold = _ROTATIONS.get(ordered_by)
+    if fold is not None and (nested or ordered_by == ticket.strategy) and member.unit_key in pool.declared:
+        fold(state, scope, combo, pool.declared, member, ruling)
 
 
 def _fold_round_robin(

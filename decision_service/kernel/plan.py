@@ -14,13 +14,15 @@ from decision_service.kernel.model import Shape
 class Call:
     """One place in a plan. ``id`` is unique in the plan; a fallback's is its call's with a number behind.
 
-    ``nested`` is the plan of a panel member that is a combo of its own; its calls stand for this one.
+    ``nested`` is the plan of a panel member that is a combo of its own; its calls stand for this one. ``scope`` names
+    the combo of the nested plan that a call belongs to; empty: the decision's own.
     """
 
     id: str
     member: Member
     fallbacks: tuple[Call, ...] = ()
     nested: Plan | None = None
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)

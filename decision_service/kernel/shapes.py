@@ -81,7 +81,8 @@ def _plan(shape: Shape, panel: Iterable[Call], ask: Ask, judge: Call | None = No
 
 
 def _single(units: Sequence[Unit], ask: Ask) -> Plan:
-    return _plan(Shape.SINGLE, (Call(str(n), member) for n, member in enumerate(distinct(units), 1)), ask)
+    scope = ask.scope if ask.trail else ""
+    return _plan(Shape.SINGLE, (Call(str(n), member, scope=scope) for n, member in enumerate(distinct(units), 1)), ask)
 
 
 # Fusion
@@ -184,10 +185,6 @@ def _nested(name: str, request: Request, ask: Ask, draft: Draft) -> Plan | Refus
         return refused
     draft.effects += own.effects
     return plan
-
-
-def _chain(ask: Ask, draft: Draft) -> list[Unit]:
-    return ordered(eligible(needs_of(ask.request, ask.floor), ask, draft.rejected), ask, draft)
 
 
 def _nested_call(call_id: str, plan: Plan) -> Call:

@@ -90,6 +90,10 @@ class Ticket:
             return int(target_id) - 1
         return None
 
+    def scope_of(self, place: int) -> str:
+        """The policy that a call belongs to: a nested plan's combo, else the decision's own."""
+        return (self.plan.calls[place].scope if self.plan is not None else "") or self.scope
+
     def following(self, place: int) -> int | None:
         """The place that is tried when the call at this one fails."""
         if self.plan is not None:

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from decision_service.kernel.model import OutcomeClass
+from decision_service.kernel.model import Outcome, OutcomeClass
+from decision_service.kernel.observe import Reception, observe
 from omniroute.registry.v1 import registry_pb2
 from tests.decision_service.loopback import serving
-from tests.kernel.rig import Rig, combo, ids, roster, step
+from tests.kernel.rig import Rig, combo, ids, reference, roster, step
 from tests.statistics.fit import assert_fits, uniform
 
 LETTERS = "pqrstuvw"
@@ -97,6 +98,40 @@ def test_round_robin_does_what_its_description_says(limit: int, seed: int) -> No
             over.report(OutcomeClass.SUCCESS if good else OutcomeClass.INVALID_REQUEST, attempt=attempt)
             if good:
                 naive.success(name)
+
+
+@pytest.mark.parametrize(("strategy", "config"), [("round-robin", {"sticky_round_robin_limit": 2}), ("weighted", {})])
+def test_a_combo_in_a_panel_takes_its_turns_as_by_itself(strategy: str, config: dict[str, Any]) -> None:
+    """What its members come to moves the same rotation, whoever asked."""
+    config = config or {"sticky_weighted_limit": 2}
+    inner = combo(strategy, _weighted((0, 1, 1))[1:], name="inner", **config)
+    over = Rig(roster(MANY[:3], inner, combo("fusion", [MANY[0], reference("inner")])))
+    seen = []
+    for seed in range(8):
+        panel = over.decide(seed=seed)
+        assert panel.plan is not None
+        place = next(place for place, call in enumerate(panel.plan.calls) if call.id == "2/1")
+        seen.append(panel.chain[place].id[0])
+        told = Outcome(str(len(over.decisions) - 1), 1, "2/1", OutcomeClass.SUCCESS, at=over.now, final=True)
+        assert observe(over.state, told, over.now) is Reception.ACCEPTED
+        alone = over.decide("inner", seed=seed)
+        seen.append(ids(alone)[0][0])
+        over.report()
+    assert all(seen[at] == seen[at + 1] for at in range(0, 16, 2)), "two successes on each, one of either kind"
+    if strategy == "round-robin":
+        assert "".join(seen) == "qqrr" * 4
+
+
+def test_a_combo_in_a_panel_sends_to_the_tail_who_is_at_its_limit() -> None:
+    inner = combo("priority", MANY[1:3], name="inner", max_concurrent=1)
+    over = Rig(roster(MANY[:3], inner, combo("fusion", [MANY[0], reference("inner")])))
+    firsts = []
+    for _ in range(2):
+        plan = over.decide().plan
+        assert plan is not None
+        firsts.append(next(call.member.id for call in plan.calls if call.id == "2/1"))
+    assert firsts == MANY[1:3]
+    assert ids(over.ask("inner")) == MANY[1:3], "both are at their limit: the order is the declared one again"
 
 
 # Decks
