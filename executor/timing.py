@@ -51,7 +51,7 @@ def out_of_time(slot: Slot, now: float, status: int, *, ended: str, committed: b
 def _cut_short(status: int) -> Failure:
     return failure(
         C.LOCAL_CANCELLED,
-        "the request's deadline left this attempt no more time",
+        "no more time was left for this attempt",
         http_status=status,
         client_status=504,
     )

@@ -7,10 +7,8 @@ with all members under ``omniroute.panel``.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 from typing import Any
 
 import orjson
@@ -30,7 +28,6 @@ from executor.shapes.panel import Answered, Member, convened
 NO_ANSWER = 502
 LIMIT_S = 120.0
 UNLIMITED = 2**62  # bytes of an event: what becomes one has been within the limits of an answer
-OUT_OF_TIME = "the panel's time was over"
 
 
 async def fanout(run: Run, plan: Plan) -> Result:
@@ -39,15 +36,11 @@ async def fanout(run: Run, plan: Plan) -> Result:
 
     part = run.asking(bodies.plain(run.call.body))
     shown = _Shown(run) if run.call.stream else None
-    until = asyncio.get_running_loop().time() + LIMIT_S
     async with convened(part, plan.chains, plan.retry, over, LIMIT_S) as panel:
         while panel.is_running:
-            for member in await panel.heard(until):
+            for member in await panel.heard():
                 if shown is not None and member.answered is not None:
                     await shown.member(member.answered)
-            if asyncio.get_running_loop().time() >= until:
-                panel.cut(OUT_OF_TIME)
-                until = inf
     if not panel.answers:
         return panel.nobody(NO_ANSWER)
     primary = panel.answers[0]

@@ -36,14 +36,14 @@ async def fusion(run: Run, plan: Plan) -> Result:
 
 
 async def _hear(panel: Panel, tuning: FusionTuning, size: int) -> None:
-    """Until all have ended, or the grace that begins with enough answers, or the limit of the panel."""
+    """Until all have ended, the panel's limit included, or the grace is over that begins with enough answers."""
     clock = asyncio.get_running_loop().time
     enough = min(max(2, tuning.min_panel), size)
-    until, in_grace = clock() + tuning.limit_s, False
+    until, in_grace = inf, False
     while panel.is_running:
         await panel.heard(until)
         if not in_grace and len(panel.answers) >= enough:
-            until, in_grace = min(until, clock() + tuning.grace_s), True
+            until, in_grace = clock() + tuning.grace_s, True
         if clock() >= until:
             panel.cut(NOT_WAITED_FOR)
             until = inf

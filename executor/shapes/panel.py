@@ -99,7 +99,7 @@ class Panel:
     def answers(self) -> list[Answered]:
         return [self._answered[place] for place in sorted(self._answered)]
 
-    async def heard(self, until: float) -> list[Member]:
+    async def heard(self, until: float = inf) -> list[Member]:
         """Members that have ended since; none when nothing happened until then (the loop's clock)."""
         left_s = None if until == inf else max(0.0, until - asyncio.get_running_loop().time())
         done, self._tasks = await asyncio.wait(self._tasks, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)

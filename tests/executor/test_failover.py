@@ -74,6 +74,12 @@ def test_next_step(name: str) -> None:
     assert next_step(targets, attempts, RULES, left_ms) == expected
 
 
+def test_a_chain_does_not_start_when_others_have_used_the_attempts() -> None:
+    assert next_step(TWO, [], RetryRules(max_attempts=0), 1000) == Stop(Why.ATTEMPTS)
+    assert next_step(TWO, [], RetryRules(max_attempts=-3), 1000) == Stop(Why.ATTEMPTS)
+    assert next_step(TWO, [failed()], RetryRules(max_attempts=1), 1000) == Stop(Why.ATTEMPTS)
+
+
 @given(
     st.integers(1, 5),
     st.integers(1, 40),
