@@ -60,7 +60,7 @@ class ChunkReader:
 
     def __init__(self, stream_id: str = "chat") -> None:
         self._id = stream_id
-        self._tools: dict[Any, ToolDeltas] = {}
+        self._tools: dict[int, ToolDeltas] = {}
 
     def read(self, event: sse.Event) -> Frame:
         data = event.data.strip()
@@ -106,7 +106,8 @@ class ChunkReader:
         deltas = delta.get("tool_calls")
         if not isinstance(deltas, list) or not deltas:
             return False
-        tools = self._tools.setdefault(choice_index, ToolDeltas())
+        place = choice_index if isinstance(choice_index, int) else 0
+        tools = self._tools.setdefault(place, ToolDeltas())
         ordered = tools.normalised(deltas, self._id)
         if ordered == deltas:
             return False

@@ -10,7 +10,7 @@ from typing import Any
 from executor.dialects.chat import mappings, texts, word
 from executor.dialects.frames import Untranslatable
 
-EMPTY_SCHEMA: Mapping[str, Any] = MappingProxyType({"type": "object", "properties": {}})
+EMPTY_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ def _tools(asked: Mapping[str, Any], spoken: Conversation) -> dict[str, Any]:
     if len(choice.names) > 1 or (choice.names and choice.mode == "auto"):
         offered = tuple(tool for tool in offered if tool.name in choice.names)
     if not offered:
-        offered = tuple(dict.fromkeys(_remembered(spoken)))
+        offered = tuple(wishes.Tool(name, "", wishes.EMPTY_SCHEMA) for name in dict.fromkeys(_called(spoken)))
         choice = wishes.Choice("none")
     if not offered:
         return {}
@@ -108,11 +108,9 @@ def _tool(tool: wishes.Tool) -> dict[str, Any]:
     return told
 
 
-def _remembered(spoken: Conversation) -> Iterator[wishes.Tool]:
-    for turn in spoken.turns:
-        for part in turn.parts:
-            if isinstance(part, ToolCall):
-                yield wishes.Tool(part.name, "", wishes.EMPTY_SCHEMA)
+def _called(spoken: Conversation) -> Iterator[str]:
+    parts = (part for turn in spoken.turns for part in turn.parts)
+    return (part.name for part in parts if isinstance(part, ToolCall))
 
 
 def _thinking(
