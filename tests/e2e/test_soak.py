@@ -30,6 +30,9 @@ from tests.executor.upstream import (
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CALLERS = 24
+TARGET_TIMEOUT_MS = 400
+# Of a decision that its edge did not wait for, on a machine that stood still, the lease runs out by itself.
+LEASE_LIMIT_S = 4 * TARGET_TIMEOUT_MS / 1000 + 30 + 10
 STRATEGIES = ("priority", "round-robin", "least-used", "random", "p2c", "auto", "weighted", "lkgp")
 
 
@@ -81,19 +84,21 @@ async def everything_is_over(stack: Stack, provided: Sequence[Provided]) -> None
     async def no_lease() -> bool:
         return not await stack.client.states("lease")
 
-    await until(no_lease)
+    await until(no_lease, LEASE_LIMIT_S)
     for each in provided:
         request = decision_pb2.ListCandidatesRequest(model=each.model)
         [view] = (await stack.client.decisions.ListCandidates(request)).candidates
         assert view.in_flight == 0
 
 
-async def books_agree(stack: Stack) -> None:
-    """Every decision ended once; what the service remembers of it is what is on disk; nothing was dropped."""
+async def books_agree(stack: Stack, refused: int) -> None:
+    """Each decision ended once, but those whose request was refused meanwhile; what is remembered is on disk."""
     records = (await stack.client.decisions.ListDecisions(decision_pb2.ListDecisionsRequest(page_size=1000))).records
     assert len(records) > 500
     remembered: Counter[tuple[str, int]] = Counter()
-    for record in records:
+    abandoned = [record for record in records if not record.outcomes]
+    assert len(abandoned) <= refused
+    for record in (record for record in records if record.outcomes):
         outcomes = sorted(record.outcomes, key=lambda outcome: outcome.attempt)
         assert [outcome.final for outcome in outcomes] == [False] * (len(outcomes) - 1) + [True], record
         assert [outcome.attempt for outcome in outcomes] == list(range(1, len(outcomes) + 1))
@@ -107,7 +112,11 @@ async def books_agree(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "requests"), [(1, 30), pytest.param(2, 400, marks=[pytest.mark.full, pytest.mark.timeout(600)])]
+    ("seed", "requests"),
+    [
+        pytest.param(1, 30, marks=pytest.mark.timeout(120)),
+        pytest.param(2, 400, marks=[pytest.mark.full, pytest.mark.timeout(600)]),
+    ],
 )
 async def test_mixed_traffic_leaves_nothing_over(stack: Stack, seed: int, requests: int) -> None:
     shares = (1.0, 0.9, 0.6, 0.3)
@@ -116,7 +125,9 @@ async def test_mixed_traffic_leaves_nothing_over(stack: Stack, seed: int, reques
         for number, share in enumerate(shares)
     ]
     combos = [
-        await stack.combo(*random.Random(number).sample(provided, 4), strategy=strategy, targetTimeoutMs=400)
+        await stack.combo(
+            *random.Random(number).sample(provided, 4), strategy=strategy, targetTimeoutMs=TARGET_TIMEOUT_MS
+        )
         for number, strategy in enumerate(STRATEGIES)
     ]
     async with httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_connections=CALLERS)) as http:
@@ -133,5 +144,5 @@ async def test_mixed_traffic_leaves_nothing_over(stack: Stack, seed: int, reques
     assert not ended.keys() - {"left", "streamed", "interrupted", "200", "429", "502", "503", "504"}
     assert ended["200"] + ended["streamed"] > 0.6 * CALLERS * requests
     await everything_is_over(stack, provided)
-    await books_agree(stack)
+    await books_agree(stack, ended["503"])
     assert not [service.module for service in stack.services if "Traceback" in service.said]
