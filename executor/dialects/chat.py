@@ -1,4 +1,4 @@
-"""Chat completions, the form that requests, answers and streams have inside the executor."""
+"""Chat completions, the form that requests, answers and streams have inside the executor; and embeddings."""
 
 from __future__ import annotations
 
@@ -47,6 +47,16 @@ def unusable(body: bytes, payload: Any) -> NoAnswer | None:
         kind = "a web page" if body[:1] == b"<" else "no whole JSON object"
         return NoAnswer(OutcomeClass.MALFORMED, f"the upstream sent {kind}")
     return None
+
+
+def embeddings(payload: Mapping[str, Any], body: bytes = b"") -> Answer | NoAnswer:
+    """A list of embeddings, checked; ``body`` is its JSON where it came so."""
+    data = payload.get("data")
+    if not isinstance(data, list):
+        return NoAnswer(OutcomeClass.MALFORMED, "the upstream's answer has no data")
+    if not data:
+        return NoAnswer(OutcomeClass.EMPTY, "the upstream's answer has no embeddings")
+    return Answer(body or orjson.dumps(payload), usage_of(payload.get("usage")))
 
 
 def as_events(body: bytes) -> bytes:

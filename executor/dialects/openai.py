@@ -13,7 +13,7 @@ from executor.dialects import chat
 from executor.dialects.frames import Answer, Frame, NoAnswer, Prepared
 from executor.dialects.tool_deltas import ToolDeltas
 from executor.faults import fault_in
-from executor.model import Call, Operation, OutcomeClass, Target, Usage
+from executor.model import Call, Operation, Target
 
 PATHS: Mapping[Operation, str] = {Operation.CHAT: "/chat/completions", Operation.EMBEDDINGS: "/embeddings"}
 # OpenAI's models that reason refuse the older name of the output limit; other vendors know no newer one.
@@ -46,10 +46,9 @@ class OpenAI:
         no_answer = chat.unusable(body, payload)
         if no_answer is not None:
             return no_answer
-        usage = chat.usage_of(payload.get("usage"))
         if call.operation is Operation.EMBEDDINGS:
-            return _embeddings(body, payload, usage)
-        return chat.completion(body, payload, usage)
+            return chat.embeddings(payload, body)
+        return chat.completion(body, payload, chat.usage_of(payload.get("usage")))
 
     def reader(self, call: Call) -> ChunkReader:
         return ChunkReader(chat.stream_id(call))
@@ -129,12 +128,3 @@ def _fitted(body: dict[str, Any], target: Target) -> dict[str, Any]:
     if "max_tokens" in fitted and COMPLETION_LIMIT.search(target.model):
         fitted["max_completion_tokens"] = fitted.pop("max_tokens")
     return fitted
-
-
-def _embeddings(body: bytes, payload: Mapping[str, Any], usage: Usage | None) -> Answer | NoAnswer:
-    data = payload.get("data")
-    if not isinstance(data, list):
-        return NoAnswer(OutcomeClass.MALFORMED, "the upstream's answer has no data")
-    if not data:
-        return NoAnswer(OutcomeClass.EMPTY, "the upstream's answer has no embeddings")
-    return Answer(body, usage)

@@ -10,8 +10,9 @@ from executor.dialects import conversation, wishes
 from executor.dialects.anthropic.blocks import block, own_block, text_block
 from executor.dialects.anthropic.traits import Sampling, Thinking, Traits, traits_of
 from executor.dialects.conversation import Conversation, Text, Thought, ToolCall, Turn
+from executor.dialects.frames import Untranslatable
 from executor.dialects.json_only import JSON_ONLY, schema_asked_for, strict
-from executor.model import Call, Target
+from executor.model import Call, Operation, Target
 
 LEAST_BUDGET = 1_024
 BUDGETS: Mapping[str, int] = {
@@ -40,6 +41,8 @@ def as_it_is(own: Mapping[str, Any], target: Target) -> dict[str, Any]:
 def body_of(call: Call, target: Target) -> dict[str, Any]:
     """Raises Untranslatable."""
     asked = call.body
+    if call.operation is not Operation.CHAT:
+        raise Untranslatable("the target's dialect knows chat alone")
     wishes.refuse_unspoken(asked)
     traits = traits_of(target.model)
     spoken = conversation.read(asked.get("messages"), target.prompt)

@@ -279,3 +279,73 @@ RECORDED: Mapping[str, Mapping[str, bytes]] = {"openai": OPENAI, "anthropic": AN
 def cases(*dialects: str) -> Iterable[tuple[str, str]]:
     """Dialect and name of each stream."""
     return [(dialect, name) for dialect in dialects or RECORDED for name in RECORDED[dialect]]
+
+
+# Whole answers
+
+ANTHROPIC_WHOLE: dict[str, Any] = {
+    "id": "msg_013Zva2CMHLNnjNjJJKqJ2EF",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-sonnet-4-5-20250929",
+    "content": [
+        {"type": "thinking", "thinking": "Let me see.", "signature": "EqQBCgIYAhIM1gbcDa9GJwZA"},
+        {"type": "text", "text": "I'll check."},
+        {"type": "tool_use", "id": "toolu_01A", "name": "get_weather", "input": {"location": "Paris"}},
+    ],
+    "stop_reason": "tool_use",
+    "stop_sequence": None,
+    "usage": {
+        "input_tokens": 10,
+        "cache_creation_input_tokens": 5,
+        "cache_read_input_tokens": 40,
+        "output_tokens": 89,
+    },
+}
+GEMINI_WHOLE: dict[str, Any] = response(
+    {"text": "Let me see.", "thought": True},
+    {"text": "I'll check."},
+    function("get_weather", "CiQBjz1rX7HQ", location="Paris"),
+    finish="STOP",
+    **counted(55, 29, 60, 40),
+)
+OPENAI_WHOLE: dict[str, Any] = {
+    "id": "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT",
+    "object": "chat.completion",
+    "created": 1_741_569_952,
+    "model": "gpt-4.1-2025-04-14",
+    "choices": [
+        {
+            "index": 0,
+            "message": {
+                "role": "assistant",
+                "content": "I'll check.",
+                "reasoning_content": "Let me see.",
+                "refusal": None,
+                "annotations": [],
+                "tool_calls": [
+                    {
+                        "id": "call_A",
+                        "type": "function",
+                        "function": {"name": "get_weather", "arguments": '{"location":"Paris"}'},
+                    }
+                ],
+            },
+            "logprobs": None,
+            "finish_reason": "tool_calls",
+        }
+    ],
+    "usage": {
+        "prompt_tokens": 55,
+        "completion_tokens": 89,
+        "total_tokens": 144,
+        "prompt_tokens_details": {"cached_tokens": 40, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    },
+    "service_tier": "default",
+}
+WHOLE: Mapping[str, dict[str, Any]] = {
+    "openai": OPENAI_WHOLE,
+    "anthropic": ANTHROPIC_WHOLE,
+    "gemini": GEMINI_WHOLE,
+}
