@@ -80,7 +80,7 @@ def _combo(name: str, strategy: str, config: Mapping[str, Any] | None = None, **
 
 def _pinned(strategy: str) -> Policy:
     name = f"auto-pinned-{strategy}"
-    return Policy(name, strategy, "auto", key=name, pinned=strategy)
+    return Policy(name, strategy, "auto", key=name, pinned=strategy, draws=2)
 
 
 def _routed(router: str) -> Policy:
