@@ -10,7 +10,7 @@ import grpc
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from edge_gateway import controls, exchange, headers, json_body, problems
+from edge_gateway import controls, exchange, features, headers, json_body, problems
 from edge_gateway.attempts import Attempts
 from edge_gateway.auth import Caller, Gate
 from edge_gateway.clients import Execution, Services
@@ -53,6 +53,7 @@ class Ask:
     caller: Caller
     request: decision_pb2.DecideRequest
     ignored: tuple[str, ...]
+    client_headers: tuple[executor_pb2.Header, ...]
 
 
 class Completions:
@@ -64,7 +65,6 @@ class Completions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         served = exchange.of_scope(scope)
-        served.render = self._surface.render
         ask = await self._read(scope, receive, served)
         decided = await self._house.decider.decide(ask.request)
         decision = decided.response
@@ -79,25 +79,25 @@ class Completions:
         raw = await json_body.read(receive, incoming, self._house.body_limits)
         body = json_body.parse(raw)
         self._surface.check(body)
-        features = self._surface.features(body, wanted.task)
-        served.model, served.stream = body["model"], features.stream
+        asked = self._surface.read(body)
+        served.model, served.stream = body["model"], asked.stream
         request = decision_pb2.DecideRequest(
             request_id=served.request_id,
             model=body["model"],
             api_key_id=caller.api_key_id,
-            session_id=wanted.session or self._surface.session(caller.api_key_id, body),
+            session_id=wanted.session or features.session_id(caller.api_key_id, asked),
             session_explicit=bool(wanted.session),
-            features=features,
+            features=features.of(asked, self._surface.operation, wanted.task),
             controls=wanted.routing,
         )
-        return Ask(raw, caller, request, wanted.ignored)
+        return Ask(raw, caller, request, wanted.ignored, headers.named(incoming, self._surface.client_headers))
 
     async def _carry_out(
         self, ask: Ask, decision: decision_pb2.DecideResponse, receive: Receive, served: Exchange
     ) -> None:
         """Execute the plan. However this ends, the decision's last lease is ended by a reported outcome."""
         attempts = Attempts(decision, ask.caller.api_key_id, self._house.clock)
-        relay = Relay(served, attempts, self._house.outcomes, self._surface.end_marker, self._surface.stream_error)
+        relay = Relay(served, attempts, self._house.outcomes, self._surface.end_markers, self._surface.stream_error)
         left_s = max(0.0, self._house.request_limit_s - served.elapsed_s)
         call = self._house.services.execute(self._execution(ask, decision, left_s), left_s + 2 * DEADLINE_SLACK_S)
         ended = decision_pb2.OUTCOME_CLASS_LOCAL_CANCELLED
@@ -138,4 +138,5 @@ class Completions:
             request_id=ask.request.request_id,
             deadline_ms=max(1, round(1000 * left_s)),
             effort=decision.effort,
+            client_headers=ask.client_headers,
         )

@@ -64,6 +64,7 @@ class Front:
     def _open(self, scope: Scope, send: Send) -> Exchange:
         incoming = headers.incoming(scope)
         exchange = Exchange(self._new_id(), self._clock(), self._clock, send)
+        exchange.render = problems.render_for(scope["path"], incoming)
         exchange.client_request_id = headers.well_formed_id(incoming.get("x-request-id", ""))
         trace = incoming.get("traceparent", "")
         calls.CURRENT.set(calls.received(((calls.REQUEST_ID, exchange.request_id), (calls.TRACEPARENT, trace))))

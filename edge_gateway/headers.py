@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from starlette.types import Scope
 
@@ -30,6 +30,11 @@ NOT_PASSED = frozenset(
 def incoming(scope: Scope) -> dict[str, str]:
     """Request headers by lower-case name; of a repeated one the last counts."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def named(incoming: Mapping[str, str], names: Iterable[str]) -> tuple[executor_pb2.Header, ...]:
+    """Those of the headers, for the executor."""
+    return tuple(executor_pb2.Header(name=name, value=incoming[name]) for name in names if name in incoming)
 
 
 def safe(value: str) -> bytes:

@@ -46,6 +46,21 @@ HIDDEN: Mapping[Reason, str] = MappingProxyType(
 )
 
 
+ANTHROPIC_PATH, MODELS_PATH = "/v1/messages", "/v1/models"
+ANTHROPIC_TYPES: Mapping[int, str] = MappingProxyType(
+    {
+        401: "authentication_error",
+        402: "billing_error",
+        403: "permission_error",
+        404: "not_found_error",
+        413: "request_too_large",
+        429: "rate_limit_error",
+        503: "overloaded_error",
+        504: "timeout_error",
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A refusal in HTTP terms. ``retry_after_s`` is in whole seconds, at least 1."""
@@ -90,6 +105,29 @@ def openai_body(problem: Problem) -> bytes:
     """The problem as OpenAI's clients read it."""
     error = {"message": problem.message, "type": problem.type, "param": problem.param, "code": problem.code}
     return orjson.dumps({"error": error})
+
+
+def anthropic_body(problem: Problem) -> bytes:
+    """The problem as Anthropic's clients read it; the code and the field stand beside what these know."""
+    beside = {"code": problem.code, **({"param": problem.param} if problem.param else {})}
+    error = {"type": anthropic_type(problem.status), "message": problem.message, **beside}
+    return orjson.dumps({"type": "error", "error": error})
+
+
+def anthropic_type(status: int) -> str:
+    """Anthropic's word for an error of this status."""
+    return ANTHROPIC_TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
+
+
+def render_for(path: str, incoming: Mapping[str, str]) -> Render:
+    """How a request's problems are told, from the first look at it on. ``incoming`` has lower-case header names."""
+    whole_dialect = path == ANTHROPIC_PATH or path.startswith(f"{ANTHROPIC_PATH}/")
+    return anthropic_body if whole_dialect or speaks_anthropic(path, incoming) else openai_body
+
+
+def speaks_anthropic(path: str, incoming: Mapping[str, str]) -> bool:
+    """Whether this asks for models in the way of Anthropic's clients, at a path that both dialects have."""
+    return "anthropic-version" in incoming and (path == MODELS_PATH or path.startswith(f"{MODELS_PATH}/"))
 
 
 def headers(problem: Problem) -> list[tuple[bytes, bytes]]:

@@ -35,17 +35,18 @@ class Relay:
         exchange: Exchange,
         attempts: Attempts,
         outcomes: OutcomeQueue,
-        end_marker: bytes,
-        stream_error: Callable[[Problem], bytes],
+        end_markers: tuple[bytes, ...],
+        stream_error: Callable[[Problem, int], bytes],
     ) -> None:
         self._exchange = exchange
         self._attempts = attempts
         self._outcomes = outcomes
-        self._end_marker = end_marker
+        self._end_markers = end_markers
         self._stream_error = stream_error
         self._head: executor_pb2.Head | None = None
         self._held: bytes | None = None
         self._streams = False
+        self._events = 0
         self.served = False
         self.finished = False
 
@@ -83,7 +84,7 @@ class Relay:
         self._exchange.outcome = problem.code
         if not (self._streams and self._exchange.started):
             raise Refused(problem)
-        await self._exchange.write(self._stream_error(problem), more=False)
+        await self._exchange.write(self._stream_error(problem, self._events), more=False)
 
     async def learn_the_rest(self, events: AsyncIterable[executor_pb2.ExecuteResponse]) -> None:
         """Take in what follows the end of the answer, up to the end of the call."""
@@ -115,8 +116,13 @@ class Relay:
             await self._start([])
             data = self._held + data
         await self._exchange.write(data)
-        marker = self._end_marker
-        self.served = bool(marker) and self._streams and (data.startswith(marker) or b"\n" + marker in data)
+        if self._streams:
+            self._events += data.count(b"\n\n")
+            self.served = self._ends(data)
+
+    def _ends(self, data: bytes) -> bool:
+        """No text inside an event can look like the marker: line ends are escaped there."""
+        return data.startswith(self._end_markers) or any(b"\n" + marker in data for marker in self._end_markers)
 
     async def _start(self, framing: headers.Pairs) -> None:
         assert self._head is not None

@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from edge_gateway import chat_fields, json_body
+from edge_gateway import json_body
+from edge_gateway.dialects import chat_fields
 from service_kit.errors import ServiceError
 from tests.edge_gateway.conftest import House, Open, chat
 

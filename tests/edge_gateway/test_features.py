@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge_gateway import chat_fields, controls, features, tokens
+from edge_gateway import controls, features, tokens
+from edge_gateway.dialects import chat as chat_body
+from edge_gateway.dialects import chat_fields
 from service_kit.errors import ServiceError
 from tests.edge_gateway.conftest import chat
 
@@ -23,7 +25,11 @@ TOOL = {"type": "function", "function": {"name": "f"}}
 
 
 def of(*messages: dict[str, Any], **fields: Any) -> Any:
-    return features.of_chat({"model": "auto", "messages": list(messages)} | fields)
+    return features.of(chat_body.read({"model": "auto", "messages": list(messages)} | fields))
+
+
+def session_of(api_key_id: str, body: dict[str, Any]) -> str:
+    return features.session_id(api_key_id, chat_body.read(body))
 
 
 def test_plain_question() -> None:
@@ -146,13 +152,11 @@ def test_cache_key() -> None:
 
 
 def test_session() -> None:
-    first = features.session_id("key-1", chat("Hello"))
-    assert first == features.session_id(
-        "key-1", chat("Hello") | {"messages": [SYSTEM, *chat("Hello")["messages"], ASSISTANT]}
-    )
-    assert first != features.session_id("key-2", chat("Hello"))
-    assert first != features.session_id("key-1", chat("Other"))
-    assert features.session_id("key-1", {"messages": [SYSTEM]}) == ""
+    first = session_of("key-1", chat("Hello"))
+    assert first == session_of("key-1", chat("Hello") | {"messages": [SYSTEM, *chat("Hello")["messages"], ASSISTANT]})
+    assert first != session_of("key-2", chat("Hello"))
+    assert first != session_of("key-1", chat("Other"))
+    assert session_of("key-1", {"messages": [SYSTEM]}) == ""
 
 
 @pytest.mark.parametrize(
@@ -190,10 +194,10 @@ generous = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(BODIES)
 def test_any_json_body_has_features(body: dict[str, Any]) -> None:
     body = orjson.loads(orjson.dumps(body))
-    found = features.of_chat(body)
+    found = features.of(chat_body.read(body))
     assert found.context_tokens_to_last_user <= found.input_tokens
     assert len(found.last_user_text) <= features.MAX_USER_TEXT
-    features.session_id("key", body)
+    session_of("key", body)
 
 
 @generous
