@@ -11,23 +11,23 @@ import orjson
 from executor.dialects import chat
 from executor.model import Call, Usage
 
-# Of these a model stopped on its own, or by a fault of its own; all other reasons withhold the answer.
+WITHHELD = "content_filter"
+# Every other reason is a stop, of the model's own accord or by a fault of its own.
 FINISH_REASONS: Mapping[str, str] = MappingProxyType(
     {
-        "STOP": "stop",
         "MAX_TOKENS": "length",
-        "OTHER": "stop",
-        "FINISH_REASON_UNSPECIFIED": "stop",
-        "MALFORMED_FUNCTION_CALL": "stop",
-        "UNEXPECTED_TOOL_CALL": "stop",
-        "TOO_MANY_TOOL_CALLS": "stop",
-        "MISSING_THOUGHT_SIGNATURE": "stop",
-        "MALFORMED_RESPONSE": "stop",
-        "NO_IMAGE": "stop",
-        "IMAGE_OTHER": "stop",
+        "SAFETY": WITHHELD,
+        "RECITATION": WITHHELD,
+        "LANGUAGE": WITHHELD,
+        "BLOCKLIST": WITHHELD,
+        "PROHIBITED_CONTENT": WITHHELD,
+        "SPII": WITHHELD,
+        "IMAGE_SAFETY": WITHHELD,
+        "IMAGE_PROHIBITED_CONTENT": WITHHELD,
+        "IMAGE_RECITATION": WITHHELD,
+        "ESCALATION": WITHHELD,
     }
 )
-WITHHELD = "content_filter"
 
 
 def completion_of(response: Mapping[str, Any], call: Call) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Said:
         reason = chat.word(candidate.get("finishReason"))
         if not reason:
             return ""
-        finish_reason = FINISH_REASONS.get(reason, WITHHELD)
+        finish_reason = FINISH_REASONS.get(reason, "stop")
         return "tool_calls" if finish_reason == "stop" and self._calls else finish_reason
 
     def _call(self, part: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -199,8 +199,8 @@ def _messages(events: list[dict[str, Any]]) -> Heard:
 
 
 def _anthropic_usage(usage: dict[str, int]) -> tuple[int, int, int]:
-    cached = usage["cache_read_input_tokens"]
-    return (usage["input_tokens"] + usage["cache_creation_input_tokens"] + cached, usage["output_tokens"], cached)
+    cached, written = (usage.get(f"cache_{what}_input_tokens", 0) for what in ("read", "creation"))
+    return (usage["input_tokens"] + written + cached, usage["output_tokens"], cached)
 
 
 HEARING = {
