@@ -18,7 +18,7 @@ LOCK = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-annotate --no-header --quiet
 
 .PHONY: help setup dev run test test-full check check-format check-lint check-types check-imports check-protos fmt \
-	docs docs-check transcripts bench protos protos-baseline lock clean
+	docs docs-check transcripts bench bench-beside protos protos-baseline lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,10 @@ docs-check: $(DEV_READY)
 
 transcripts: $(DEV_READY) ## write tests/transcripts anew with what the kernel does now
 	@$(BIN)/python -m tests.transcripts
+
+bench-beside: $(DEV_READY) ## the kernel beside LiteLLM's Router, which gets an environment of its own
+	@test -x .venv-litellm/bin/litellm || { $(PYTHON) -m venv .venv-litellm && .venv-litellm/bin/pip install -q litellm; }
+	@$(BIN)/python -m bench.beside .venv-litellm/bin/python
 
 bench: $(DEV_READY) ## benchmarks; the last line is one JSON object of figures
 	@$(BIN)/python -m bench

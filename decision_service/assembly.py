@@ -147,7 +147,14 @@ async def _assemble(
     vault.verify(store)
     routers = callable_by_the_kernel(installed())
     synced = settings.arena_elo_sync_enabled
-    around = Surroundings(Catalog(), environ, _demo(settings), frozenset(routers), synced=synced)
+    around = Surroundings(
+        Catalog(),
+        environ,
+        _demo(settings),
+        frozenset(routers),
+        synced=synced,
+        chaos_max_panel=settings.chaos_max_panel,
+    )
     present = Present()
     source = parts.enter_context(closing(RosterSource(store, around, present.arrive)))
     _tell_shadows(source.start(clock.wall), around)

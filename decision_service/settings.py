@@ -27,6 +27,7 @@ class DecisionSettings:
     edge_token: str = field(default="", metadata={"secret": True})
     admin_token: str = field(default="", metadata={"secret": True})
     demo_providers: str = ""
+    chaos_max_panel: int = field(default=5, metadata={"least": 1, "most": 10})
     outcome_retention_days: int = field(default=7, metadata={"least": 1, "most": 3650})
     max_connection_age_s: int = field(default=0, metadata={"least": 0})
     decision_grace_s: float = field(default=5.0, metadata={"least": 0.0, "most": 3_600})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from types import MappingProxyType
 
-from decision_service.kernel.model import Request
+from decision_service.kernel.model import Controls, Request
 from decision_service.kernel.weights import PACKS
 
 MODE_ALIASES: Mapping[str, str] = MappingProxyType(
@@ -48,11 +48,14 @@ class Wishes:
 
 
 NO_WISHES = Wishes()
+NO_CONTROLS = Controls()
 
 
 def read_controls(request: Request) -> Wishes:
     """The controls of a request. A malformed or unknown one is named in ``ignored`` and has no effect."""
     controls = request.controls
+    if controls == NO_CONTROLS:
+        return NO_WISHES
     ignored = []
     mode = controls.mode.strip().lower()
     pack = MODE_ALIASES.get(mode)

@@ -44,7 +44,7 @@ def roster_of(
         mappings=tuple(_mapping(row) for row in stored.of(records.MAPPINGS).values()),
         overrides={(row.api_key_id, row.channel): _override(row) for row in stored.of(records.OVERRIDES).values()},
         keys={row.id: _key(row) for row in stored.of(records.API_KEYS).values()},
-        settings=parse_settings(stored.settings.settings),
+        settings=replace(parse_settings(stored.settings.settings), chaos_max_panel=around.chaos_max_panel),
         synced=synced(stored.of(records.KNOWLEDGE).values()) if around.synced else NOTHING_SYNCED,
         version=stored.revision,
     )

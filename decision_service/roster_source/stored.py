@@ -30,7 +30,7 @@ SHELVES: tuple[Shelf[Any], ...] = (
 class Surroundings:
     """What stands beside the store: the catalogue, the environment, simulated providers, plug-ins.
 
-    ``synced``: what outside sources told of models counts, too.
+    ``synced``: what outside sources told of models counts, too. ``chaos_max_panel`` is the largest panel of a fan-out.
     """
 
     catalog: Catalog
@@ -38,6 +38,7 @@ class Surroundings:
     demo: tuple[KnownProvider, ...] = ()
     routers: frozenset[str] = frozenset()
     synced: bool = False
+    chaos_max_panel: int = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ def detect(text: str) -> str:
     if len(text.strip()) <= TOO_SHORT:
         return DEFAULT_TASK
     words = words_of(text)
-    if any(mark in words.text for mark in CODE_MARKS):
-        return "coding"
+    for mark in CODE_MARKS:
+        if mark in words.text:
+            return "coding"
     group = LEXICON.first_group(words)
     return DEFAULT_TASK if group is None else PRECEDENCE[group]
