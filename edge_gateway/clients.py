@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 import grpc.aio
+from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 
 from edge_gateway.metrics import DECIDE_SECONDS
@@ -24,6 +25,7 @@ COLD_SLACK_S = 2.0
 HEALTH_TIMEOUT_S = 0.5
 
 Execution = grpc.aio.UnaryStreamCall[executor_pb2.ExecuteRequest, executor_pb2.ExecuteResponse]
+Administering = grpc.aio.UnaryUnaryMultiCallable[Message, Message]
 T = TypeVar("T")
 
 
@@ -41,6 +43,7 @@ class Services:
         self._decide_s = settings.edge_decide_timeout_ms / 1000
         self._control_s = settings.edge_control_timeout_ms / 1000
         self._token = settings.edge_token
+        self._admin_token = settings.admin_token
         self._cold = True
 
     def connect(self) -> None:
@@ -76,6 +79,14 @@ class Services:
         return await _answer(
             self._catalog.ListAdvertisedModels(request, timeout=self._control_s, metadata=self._identity())
         )
+
+    async def administer(self, path: str, request: Message, answer: type[Message]) -> Message:
+        """Call any unary method of the decision service, as who may administer it."""
+        call: Administering = self._decision_channel.unary_unary(
+            path, type(request).SerializeToString, answer.FromString
+        )
+        identity = calls.metadata(token=self._admin_token or self._token)
+        return await _answer(call(request, timeout=self._control_s, metadata=identity))
 
     def execute(self, request: executor_pb2.ExecuteRequest, timeout_s: float) -> Execution:
         """A running execution; its errors appear when it is read."""

@@ -20,6 +20,7 @@ class Settings:
     decision_address: str = "127.0.0.1:50051"
     executor_address: str = "127.0.0.1:50052"
     edge_token: str = field(default="", metadata=SECRET)
+    admin_token: str = field(default="", metadata=SECRET)
 
     edge_decide_timeout_ms: int = field(default=250, metadata=POSITIVE)
     edge_control_timeout_ms: int = field(default=2_000, metadata=POSITIVE)

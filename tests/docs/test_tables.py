@@ -37,8 +37,8 @@ lockout exclusion lease probe blame score factor edge gateway executor""".split(
 
 
 def _served(path: str) -> bool:
-    source = (pages.ROOT / "edge_gateway" / "app.py").read_text()
-    return f'"{path}' in source
+    edge = pages.ROOT / "edge_gateway"
+    return any(f'"{path}' in source.read_text() for source in (edge / "app.py", *edge.glob("admin/*.py")))
 
 
 def test_every_reason_has_its_codes_on_the_errors_page() -> None:
