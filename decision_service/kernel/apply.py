@@ -42,6 +42,7 @@ def commit(state: RoutingState, decision: Decision, decision_id: str) -> Ticket:
         combo=decision.combo,
         scope=decision.scope,
         shape=decision.shape,
+        operation=decision.request.operation,
         api_key_id=decision.request.api_key_id,
         session_id=decision.request.session_id,
         chain=decision.chain,

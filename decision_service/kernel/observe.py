@@ -22,7 +22,7 @@ from decision_service.kernel.health import (
     usable_hint,
 )
 from decision_service.kernel.live import AccountRecord, Member, TargetRecord
-from decision_service.kernel.model import Combo, Outcome, OutcomeClass, QuotaWindow, Refused
+from decision_service.kernel.model import Combo, Operation, Outcome, OutcomeClass, QuotaWindow, Refused
 from decision_service.kernel.pricing import actual
 from decision_service.kernel.recall import SESSION_TTL_MS, Good, Pin, Summary, displaces
 from decision_service.kernel.screening import quota
@@ -59,7 +59,7 @@ def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
     if moves:
         _fold_exclusion_probe(state, ticket, lease, ruling, now)
     if not (outcome.outcome_class is OutcomeClass.TIMEOUT and _cut_short(ticket, place)):
-        _fold_statistics(state, member, outcome, ruling, now)
+        _fold_statistics(state, member, _as_sampled(ticket, outcome), ruling, now)
         if moves:
             _fold_machines(state, ticket, place, lease, outcome, ruling, now)
     _fold_rotation(state, ticket, place, ruling)
@@ -149,6 +149,12 @@ def place_of(ticket: Ticket, target_id: str, field: str = "target_id") -> int:
 def target_id_of(place: int) -> str:
     """The id of a place in a plan."""
     return str(place + 1)
+
+
+def _as_sampled(ticket: Ticket, outcome: Outcome) -> Outcome:
+    """Embeddings have no output tokens, and none are missed."""
+    silent = ticket.operation is Operation.EMBEDDINGS and not outcome.output_tokens
+    return replace(outcome, output_tokens=1) if silent else outcome
 
 
 def _fold_statistics(state: RoutingState, member: Member, outcome: Outcome, ruling: Ruling, now: int) -> None:

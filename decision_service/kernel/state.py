@@ -13,7 +13,7 @@ from decision_service.kernel.grammar import resolve
 from decision_service.kernel.health import NOT_EXCLUDED, Exclusion
 from decision_service.kernel.keys import Demand, KeyUsage
 from decision_service.kernel.live import AccountRecord, ChangeLog, Member, ProviderRecord, Records, TargetRecord
-from decision_service.kernel.model import Candidate, Combo, Shape
+from decision_service.kernel.model import Candidate, Combo, Operation, Shape
 from decision_service.kernel.plan import Plan
 from decision_service.kernel.pool import Pool, compile_pool
 from decision_service.kernel.recall import Good, GoodKey, Pin, PinKey, Recent, Summary
@@ -66,6 +66,7 @@ class Ticket:
     combo: Combo
     scope: str
     shape: Shape
+    operation: Operation
     api_key_id: str
     session_id: str
     chain: Sequence[Member]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from decision_service.kernel.model import DAY, HOUR, Outcome, OutcomeClass
+from decision_service.kernel.model import DAY, HOUR, Operation, Outcome, OutcomeClass
 from decision_service.kernel.statistics import Quality, Samples, TargetStatistics, clamp01, ewma
 from tests.kernel.rig import START, Rig, combo, roster
 
@@ -294,3 +294,15 @@ def test_standard_deviation_and_mean_by_hand() -> None:
     assert samples.deviation() == pytest.approx(pstdev(latencies))
     assert Samples().deviation() is None
     assert ceil(sqrt(samples.squares)) > 0
+
+
+def test_embeddings_are_no_odd_answers_for_having_no_output() -> None:
+    """An answer without output tokens is an anomaly of a chat, not of an embedding."""
+    quality = {}
+    for operation in Operation:
+        one = Rig(roster(["p/m@a"]))
+        for _ in range(60):
+            one.decide("p/m", operation=operation)
+            one.report(OutcomeClass.SUCCESS, output_tokens=0)
+        quality[operation] = one.state.target("p", "a", "m").statistics.quality
+    assert quality[Operation.EMBEDDINGS] > quality[Operation.CHAT]
