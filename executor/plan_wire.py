@@ -32,7 +32,7 @@ def plan_in(plan: decision_pb2.Plan) -> Plan:
 
 
 def _plan_in(plan: decision_pb2.Plan, field: str, rules: RetryRules, *, depth: int) -> Plan:
-    """``rules`` hold where the plan has none of its own."""
+    """``rules`` are those of the plan around it: they hold where it has none of its own, their cap does in any case."""
     if depth > MAX_DEPTH:
         raise invalid(field, f"a plan inside {depth} others", f"at most {MAX_DEPTH} deep")
     return READERS[_shape_in(plan, field)](plan, field, _rules_in(plan, rules), depth)
@@ -166,10 +166,10 @@ def _prices_in(target: decision_pb2.Target) -> Prices:
     )
 
 
-def _rules_in(plan: decision_pb2.Plan, otherwise: RetryRules) -> RetryRules:
+def _rules_in(plan: decision_pb2.Plan, around: RetryRules) -> RetryRules:
     if not plan.HasField("retry"):
-        return otherwise
-    return RetryRules(plan.retry.max_attempts or MAX_ATTEMPTS, plan.retry.max_retries)
+        return around
+    return RetryRules(min(plan.retry.max_attempts or MAX_ATTEMPTS, around.max_attempts), plan.retry.max_retries)
 
 
 def _tuning_in(tuning: decision_pb2.FusionTuning) -> FusionTuning:

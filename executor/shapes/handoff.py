@@ -98,7 +98,8 @@ async def _made(run: Run, target: Target) -> Made | None:
     text = turns.transcript(run.call.body["messages"], MESSAGES, TOKENS)
     if not text:
         return None
-    call = replace(run.call, body={"messages": [{"role": "user", "content": ASKING + text}]}, effort="")
+    body = {"messages": [{"role": "user", "content": ASKING + text}]}
+    call = replace(run.call, body=body, effort="", spoken=None, headers=())
     part = replace(run, call=call, sink=_nowhere, tally=Tally())
     ended = (await walk(part, [replace(target, prompt="")], ONCE)).last
     summary = readable(answers.said(ended.answer))

@@ -113,6 +113,19 @@ async def test_stragglers_are_let_go_after_the_grace(house: House) -> None:
     assert messages_of(judge)[-1]["content"].count("End of source") == 2
 
 
+async def test_a_straggler_that_waits_to_try_again_is_let_go_too(house: House) -> None:
+    ants, judge = await panel_of(house, "one", "two"), await house.upstream(says("judged"))
+    limited = await house.upstream(answer(429, error_body("slow"), {"retry-after": "1.8"}))
+    members = [target(ants[0], "1"), target(ants[1], "2"), target(limited, "3")]
+    plan = fusion(members, target(judge, "judge"), straggler_grace_ms=200)
+    plan.retry.max_retries = 1
+    started = time.monotonic()
+    got = await run(house, plan)
+    assert time.monotonic() - started < 1.5
+    assert got.classes.count("LOCAL_CANCELLED") == 1
+    assert (says_what(got), len(limited.requests)) == ("judged", 1)
+
+
 async def test_no_grace_begins_before_enough_have_answered(house: House) -> None:
     fast, slow = await house.upstream(says("one")), await house.upstream(says("two", pause_s=0.4))
     judge = await house.upstream(says("judged"))
