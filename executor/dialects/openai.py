@@ -89,16 +89,10 @@ class ChunkReader:
                 content, characters = content or says, characters + length
                 changed = ("tool_calls" in delta and self._ordered_tools(choice.get("index"), delta)) or changed
             finish_reason = chat.word(choice.get("finish_reason")) or finish_reason
-        usage = chat.usage_of(told)
-        return Frame(
-            chunk=None if told and not choices else chunk,
-            data=b"" if changed else data,
-            content=content,
-            characters=characters,
-            usage=usage,
-            told=told if usage is not None else None,
-            finish_reason=finish_reason,
-        )
+        usage = None if told is None else chat.usage_of(told)
+        shown = chunk if choices or told is None else None
+        # By position: keywords cost as much as everything else here.
+        return Frame(shown, b"" if changed else data, content, characters, usage, usage and told, finish_reason)
 
     def _ordered_tools(self, choice_index: Any, delta: dict[str, Any]) -> bool:
         """Puts the delta's tool calls in order; False when they were."""
