@@ -91,8 +91,9 @@ class ChunkReader:
             finish_reason = chat.word(choice.get("finish_reason")) or finish_reason
         usage = None if told is None else chat.usage_of(told)
         shown = chunk if choices or told is None else None
+        told = None if usage is None else told
         # By position: keywords cost as much as everything else here.
-        return Frame(shown, b"" if changed else data, content, characters, usage, usage and told, finish_reason)
+        return Frame(shown, b"" if changed else data, content, characters, usage, told, finish_reason)
 
     def _ordered_tools(self, choice_index: Any, delta: dict[str, Any]) -> bool:
         """Puts the delta's tool calls in order; False when they were."""
