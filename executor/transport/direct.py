@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 import aiohttp
 from yarl import URL
@@ -17,6 +19,9 @@ from executor.transport.tls import client_context
 
 READ_BUFFER_BYTES = 64 * 1024
 LINGER_S = 0.25
+# A kept connection that lay idle too long breaks within a round trip of being used.
+IDLE_CLOSE_S = 0.5
+KEPT_TRIES = 2
 
 # In order: the first that fits. The texts are ours, because aiohttp's carry addresses.
 FAULTS: Mapping[type[Exception], tuple[FaultKind, str]] = MappingProxyType(
@@ -37,6 +42,14 @@ FAULTS: Mapping[type[Exception], tuple[FaultKind, str]] = MappingProxyType(
 )
 
 
+@dataclass(slots=True)
+class Call:
+    """What the session tells of one call: when it ``began``, and whether it went over a connection kept from before."""
+
+    began: float
+    over_kept: bool = False
+
+
 class DirectTransport:
     """Made inside a running loop."""
 
@@ -53,13 +66,32 @@ class DirectTransport:
         await self._gate.enter(host)
         try:
             with _faults():
-                response = await self._session.post(
-                    url, data=request.body, headers=request.headers, allow_redirects=False, proxy=self._proxy
-                )
+                response = await self._post(url, request)
         except BaseException:
             self._gate.leave(host)
             raise
         return DirectResponse(response, self, host)
+
+    async def _post(self, url: URL, request: UpstreamRequest) -> aiohttp.ClientResponse:
+        """A kept connection that breaks at once without a byte was closed while it lay idle: another one is taken."""
+        for _ in range(KEPT_TRIES):
+            call = Call(asyncio.get_running_loop().time())
+            try:
+                return await self._once(url, request, call)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
+                if not call.over_kept or asyncio.get_running_loop().time() - call.began > IDLE_CLOSE_S:
+                    raise
+        return await self._once(url, request, Call(0.0))
+
+    async def _once(self, url: URL, request: UpstreamRequest, call: Call) -> aiohttp.ClientResponse:
+        return await self._session.post(
+            url,
+            data=request.body,
+            headers=request.headers,
+            allow_redirects=False,
+            proxy=self._proxy,
+            trace_request_ctx=call,
+        )
 
     def ended(self, host: str) -> None:
         self._gate.leave(host)
@@ -108,8 +140,11 @@ def open_session(limits: TransportLimits) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(
         limit=0, keepalive_timeout=limits.keepalive_s, ssl=client_context(limits), ttl_dns_cache=30
     )
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(_over_kept)
     return aiohttp.ClientSession(
         connector=connector,
+        trace_configs=[trace],
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(connect=limits.connect_timeout_s),
         trust_env=False,
@@ -117,6 +152,11 @@ def open_session(limits: TransportLimits) -> aiohttp.ClientSession:
         max_line_size=limits.max_header_bytes,
         max_field_size=limits.max_header_bytes,
     )
+
+
+async def _over_kept(_session: aiohttp.ClientSession, context: Any, _params: object) -> None:
+    if isinstance(context.trace_request_ctx, Call):
+        context.trace_request_ctx.over_kept = True
 
 
 async def _drained(response: aiohttp.ClientResponse) -> None:

@@ -229,3 +229,34 @@ async def test_certificates_are_verified(transport: Open, serve: Any, tmp_path: 
         await whole(await transport(), upstream)
     assert raised.value.kind in (FaultKind.TLS, FaultKind.CONNECT)
     assert await whole(await transport(ca_file=ca_file), upstream)
+
+
+async def test_a_connection_that_was_closed_while_it_lay_idle_fails_no_call() -> None:
+    """A server that serves one request a connection, without saying so, and closes at the next one."""
+    served: list[int] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(0)
+        place = len(served) - 1
+        while head_of := await reader.readuntil(b"\r\n\r\n"):
+            if served[place]:
+                break
+            served[place] += 1
+            await reader.readexactly(int(head_of.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]))
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    one = TRANSPORTS["aiohttp"](TransportLimits())
+    try:
+        for _ in range(5):
+            response = await one.send(UpstreamRequest(url, {"content-type": "application/json"}, b"{}"))
+            assert response.status == 200
+            assert await response.read() == b"{}"
+            assert await response.read() == b""
+            response.finish()
+    finally:
+        await one.close()
+        server.close()
+    assert served == [1] * 5
