@@ -17,6 +17,8 @@ from service_kit.errors import Reason, ServiceError
 KNOWN_S, WRONG_S, ANONYMOUS_S = 30.0, 5.0, 2.0
 # While the registry is away, whoever it let in stays let in this long.
 STALE_S = 900.0
+# How long a caller who was known before waits for the registry to say it again.
+PATIENCE_S = 0.25
 MAX_KEPT = 10_000
 MAX_SECRET = 512
 
@@ -71,6 +73,7 @@ class Gate:
         self._wall = wall
         self._kept: OrderedDict[bytes, Verdict] = OrderedDict()
         self._asking: dict[bytes, asyncio.Task[Verdict]] = {}
+        self._slow = False  # the registry let a caller wait in vain, and has not answered since
 
     async def admit(self, headers: Mapping[str, str], scope: str = INFERENCE) -> Caller:
         """The caller, who holds ``scope``. Raises ServiceError: UNAUTHENTICATED, FORBIDDEN, UNAVAILABLE."""
@@ -81,6 +84,10 @@ class Gate:
         if scope not in caller.scopes:
             raise ServiceError(Reason.FORBIDDEN, f"This API key lacks the scope {scope}.")
         return caller
+
+    def forget(self) -> None:
+        """Ask the registry about everybody anew: keys were changed."""
+        self._kept.clear()
 
     async def keys_exist(self) -> bool:
         """Whether requests without a key are refused."""
@@ -124,17 +131,30 @@ class Gate:
         if task is None:
             task = self._asking[digest] = asyncio.create_task(self._ask(secret))
             task.add_done_callback(lambda done: self._settle(digest, done))
-        try:
+        if kept is None or self._clock() >= kept.kept_until:
             return await asyncio.shield(task)
+        return await self._or_kept(task, kept)
+
+    async def _or_kept(self, task: asyncio.Task[Verdict], kept: Verdict) -> Verdict:
+        """The new verdict; what was said before while the registry is away, or slow to say it again."""
+        try:
+            async with asyncio.timeout(0 if self._slow else PATIENCE_S):
+                verdict = await asyncio.shield(task)
+        except TimeoutError:
+            self._slow = True
         except ServiceError as error:
-            if error.reason is Reason.UNAVAILABLE and kept and self._clock() < kept.kept_until:
-                AUTHENTICATIONS.labels("stale").inc()
-                return kept
-            raise
+            if error.reason is not Reason.UNAVAILABLE:
+                raise
+        else:
+            self._slow = False
+            return verdict
+        AUTHENTICATIONS.labels("stale").inc()
+        return kept
 
     def _settle(self, digest: bytes, task: asyncio.Task[Verdict]) -> None:
         del self._asking[digest]
         if not task.cancelled() and task.exception() is None:
+            self._slow = False
             self._kept[digest] = task.result()
             self._kept.move_to_end(digest)
             if len(self._kept) > MAX_KEPT:

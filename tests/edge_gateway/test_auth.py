@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from edge_gateway.assembly import refuse_open_house
-from edge_gateway.auth import ANONYMOUS_S, KNOWN_S, MAX_KEPT, STALE_S, WRONG_S, Gate, is_foreign
+from edge_gateway.auth import ANONYMOUS_S, KNOWN_S, MAX_KEPT, PATIENCE_S, STALE_S, WRONG_S, Gate, is_foreign
 from omniroute.registry.v1.registry_pb2 import ApiKey, AuthenticateResponse
 from service_kit.errors import Reason, ServiceError
 from service_kit.settings import SettingsError
@@ -25,11 +25,12 @@ class Registry:
     def __init__(self, keys: dict[str, ApiKey]) -> None:
         self.keys = keys
         self.failure: ServiceError | None = None
+        self.delay_s = 0.0
         self.calls: list[str] = []
 
     async def authenticate(self, secret: str) -> AuthenticateResponse:
         self.calls.append(secret)
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.delay_s)
         if self.failure is not None:
             raise self.failure
         if self.keys and secret and secret not in self.keys:
@@ -173,6 +174,21 @@ async def test_known_keys_survive_an_outage() -> None:
     time.now += 1
     with pytest.raises(ServiceError, match="away"):
         await gate.admit(bearer("sk"))
+
+
+async def test_a_frozen_registry_costs_a_known_caller_one_short_wait() -> None:
+    registry, time = Registry({"sk": ApiKey(id="k")}), Time()
+    gate = gate_for(registry, time)
+    await gate.admit(bearer("sk"))
+    registry.delay_s = 2.0
+    time.now += KNOWN_S
+    waits = []
+    for _ in range(3):
+        began = asyncio.get_running_loop().time()
+        assert (await gate.admit(bearer("sk"))).api_key_id == "k"
+        waits.append(asyncio.get_running_loop().time() - began)
+    assert waits[0] < PATIENCE_S + 0.5
+    assert max(waits[1:]) < PATIENCE_S / 2, "it has shown that it does not answer"
 
 
 async def test_waiting_requests_share_one_call() -> None:
