@@ -27,7 +27,7 @@ BROKEN = answer(500, error_body("broken"))
 
 
 async def test_a_plain_answer_is_the_primarys_with_the_whole_panel_in_it(house: House) -> None:
-    ups = [await house.upstream(script) for script in (says("one", 0.1), BROKEN, says("three"))]
+    ups = [await house.upstream(script) for script in (says("one", 0.5), BROKEN, says("three"))]
     got = await run(house, fanout(*(priced(up, str(n)) for n, up in enumerate(ups, 1))))
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
     assert got.json == {
@@ -59,7 +59,7 @@ async def test_a_plain_answer_is_the_primarys_with_the_whole_panel_in_it(house: 
 
 
 async def test_the_first_that_is_well_is_the_primary_when_the_leader_is_not(house: House) -> None:
-    ups = [await house.upstream(script) for script in (BROKEN, says("two", 0.1), says("three"))]
+    ups = [await house.upstream(script) for script in (BROKEN, says("two", 0.5), says("three"))]
     got = await run(house, fanout(*(target(up, str(n)) for n, up in enumerate(ups, 1))))
     assert got.json["choices"][0]["message"]["content"] == "two"
 

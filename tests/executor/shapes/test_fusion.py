@@ -70,7 +70,7 @@ async def test_the_panel_gets_the_conversation_without_what_is_for_the_client(ho
 
 
 async def test_the_judge_gets_anonymous_sources_in_panel_order(house: House) -> None:
-    slow, fast = await house.upstream(says("late word", pause_s=0.15)), await house.upstream(says("early word"))
+    slow, fast = await house.upstream(says("late word", pause_s=0.5)), await house.upstream(says("early word"))
     judge = await house.upstream(says("one word"))
     await run(house, fusion([target(slow, "1"), target(fast, "2")], target(judge, "judge", prompt="You judge.")))
     system, user, turn = messages_of(judge)
@@ -191,7 +191,7 @@ async def test_a_request_that_all_refuse_is_returned(house: House) -> None:
 
 async def test_a_members_fallback_takes_its_place(house: House) -> None:
     broken, spare = await house.upstream(BROKEN), await house.upstream(says("spare"))
-    other, judge = await house.upstream(says("other", pause_s=0.1)), await house.upstream(says("judged"))
+    other, judge = await house.upstream(says("other", pause_s=0.5)), await house.upstream(says("judged"))
     members = [with_fallbacks(target(broken, "1"), target(spare, "1.1")), target(other, "2")]
     got = await run(house, fusion(members, target(judge, "judge")))
     assert links(got) == {
@@ -205,7 +205,7 @@ async def test_a_members_fallback_takes_its_place(house: House) -> None:
 async def test_a_member_that_stops_before_its_fallbacks_leaves_no_lease_on_them(house: House) -> None:
     """Its request is refused as such, so that its fallback is not tried; the others go on."""
     refusing = await house.upstream(answer(415, error_body("media")))
-    other, last = await house.upstream(says("other", pause_s=0.15)), await house.upstream(says("last", pause_s=0.15))
+    other, last = await house.upstream(says("other", pause_s=0.5)), await house.upstream(says("last", pause_s=0.5))
     judge = await house.upstream(says("judged"))
     members = [with_fallbacks(target(refusing, "1"), target(judge, "1.1")), target(other, "2"), target(last, "3")]
     got = await run(house, fusion(members, target(judge, "judge")))
@@ -339,7 +339,7 @@ async def test_a_member_may_be_a_chain(house: House) -> None:
 
 
 async def test_a_member_may_be_a_fusion_of_its_own(house: House) -> None:
-    inside, other = await panel_of(house, "alpha", "beta"), await house.upstream(says("gamma", pause_s=0.2))
+    inside, other = await panel_of(house, "alpha", "beta"), await house.upstream(says("gamma", pause_s=0.5))
     inner_judge, judge = await house.upstream(BROKEN), await house.upstream(says("judged"))
     inner = fusion([target(inside[0], "1/1"), target(inside[1], "1/2")], target(inner_judge, "1/judge"))
     got = await run(house, fusion([nested(inner, "1"), target(other, "2")], target(judge, "judge")), STREAMED)

@@ -46,7 +46,7 @@ from tests.executor.upstream import (
 )
 
 TIMEOUT_MS = 250
-LATER_S = 0.6  # than every fault shows, so that the bad target's outcome is not the panel's last
+LATER_S = 1.0  # than every fault shows, so that the bad target's outcome is not the panel's last
 
 
 def by_mode(plain: Script, streamed: Script) -> Script:
