@@ -23,6 +23,7 @@ from edge_gateway.problems import Refused
 from edge_gateway.settings import is_loopback
 from service_kit.errors import Reason, ServiceError
 
+KEYS = "/api/keys"
 NOT_HERE = "Without an API key this is served to names of this machine only, such as 127.0.0.1 or localhost."
 
 
@@ -67,7 +68,10 @@ class Endpoint:
         )
         if row.query is None and ask.query:
             raise ServiceError(Reason.INVALID_FIELD, "query: got parameters; allowed: none here", field="query")
-        await _response(await row.act(ask, self._office.remote))(scope, receive, send)
+        answer = await row.act(ask, self._office.remote)
+        if row.path.startswith(KEYS) and row.method != "GET":
+            self._office.gate.forget()
+        await _response(answer)(scope, receive, send)
 
 
 class Document:

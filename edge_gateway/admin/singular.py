@@ -39,7 +39,7 @@ async def change_settings(ask: Ask, remote: Remote) -> Answer:
 
 
 def _settings(answer: Any) -> Answer:
-    return Answer(codec.write(answer.settings), headers={"etag": f'"{answer.settings.etag}"'})
+    return Answer(codec.write(answer.settings), headers=standard.tag_of(answer.settings))
 
 
 async def channels(ask: Ask, remote: Remote) -> Answer:

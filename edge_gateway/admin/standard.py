@@ -125,5 +125,9 @@ def _single(kind: Resource, answer: Any, status: int = 200, headers: dict[str, s
     stored = getattr(answer, kind.member)
     beside = codec.write(answer)
     beside.pop(answer.DESCRIPTOR.fields_by_name[kind.member].json_name, None)
-    tag = {"etag": f'"{stored.etag}"'} if stored.etag else {}
-    return Answer(codec.write(stored) | beside, status, tag | (headers or {}))
+    return Answer(codec.write(stored) | beside, status, tag_of(stored) | (headers or {}))
+
+
+def tag_of(stored: Any) -> dict[str, str]:
+    """The ETag header of what was stored; none for what never was."""
+    return {"etag": f'"{stored.etag}"'} if stored.etag else {}

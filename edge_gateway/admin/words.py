@@ -26,6 +26,8 @@ READ_ONLY: Mapping[str, frozenset[str]] = MappingProxyType(
 WRITE_ONLY = frozenset({f"{PACKAGE}.Connection.credential"})
 # Below these the names are the operator's own.
 FREE = ("config", "values")
+# Parameters of a query are named as in the contract.
+QUERY = frozenset({"page_size", "page_token"})
 NO_ADMIN = (
     "The decision service does not let this gateway administer. "
     "Give both the same OMNIROUTE_ADMIN_TOKEN, or use omnictl."
@@ -53,7 +55,7 @@ def in_json_words(error: ServiceError, renamed: Mapping[str, str]) -> ServiceErr
         return ServiceError(Reason.FORBIDDEN, NO_ADMIN)
     first = re.split(r"[.\[]", error.field, maxsplit=1)[0]
     rest = error.field[len(first) :]
-    field = renamed.get(first, camel(first)) + (rest if first in FREE else camel(rest))
+    field = renamed.get(first, first if first in QUERY else camel(first)) + (rest if first in FREE else camel(rest))
     message = error.message
     if error.field and message.startswith(error.field):
         message = field + message[len(error.field) :]
