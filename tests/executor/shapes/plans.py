@@ -92,11 +92,11 @@ def single(*targets: Target) -> Plan:
     return Plan(shape=Plan.SHAPE_SINGLE, targets=targets, retry=NO_RETRIES)
 
 
-def asking(plan: Plan, body: dict[str, Any] | None = None, **fields: Any) -> executor_pb2.ExecuteRequest:
+def asking(plan: Plan, body: dict[str, Any] | bytes | None = None, **fields: Any) -> executor_pb2.ExecuteRequest:
     return request([], body=body, plan=plan, **fields)
 
 
-async def run(house: House, plan: Plan, body: dict[str, Any] | None = None, **fields: Any) -> Answer:
+async def run(house: House, plan: Plan, body: dict[str, Any] | bytes | None = None, **fields: Any) -> Answer:
     """Everything that one Execute of the plan sent; its outcomes are checked against the plan's leases."""
     got = Answer()
     async for response in house.stub.Execute(asking(plan, body, **fields), timeout=20):
