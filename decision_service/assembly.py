@@ -42,6 +42,7 @@ from decision_service.servicers.decision import DecisionServicer
 from decision_service.servicers.registry import RegistryServicers
 from decision_service.servicers.registry_desk import Desk, Tokens
 from decision_service.servicers.state import StateServicer
+from decision_service.servicers.transitions import Transitions
 from decision_service.settings import DecisionSettings
 from decision_service.store.engine import StoreError, open_engine
 from decision_service.store.migrate import migrate
@@ -183,7 +184,7 @@ async def _assemble(
         max_connection_age_s=settings.max_connection_age_s or None,
     )
     parts.push_async_callback(server.stop, settings.decision_grace_s)
-    beat = asyncio.create_task(_beat(engine))
+    beat = asyncio.create_task(_beat(engine, Transitions(engine, decisions.history)))
     parts.callback(beat.cancel)
     metrics_server = await metrics.start_metrics_server(
         settings.decision_metrics_host,
@@ -240,12 +241,13 @@ def _tell_shadows(snapshot: Snapshot, around: Surroundings) -> None:
         LOG.warning("[STARTUP] combo names that are real model ids", combos=shadows)
 
 
-async def _beat(engine: Engine) -> None:
-    """Time passes without traffic too: leases run out, and what changed is saved every second."""
+async def _beat(engine: Engine, transitions: Transitions) -> None:
+    """Time passes without traffic too: leases run out, and what changed is told to watchers and saved every second."""
     beats = 0
     while True:
         await asyncio.sleep(TICK_S)
         engine.tick()
+        transitions.look()
         beats += 1
         if beats % TICKS_A_SAVE == 0 and engine.state.touched:
             with suppress(JournalFull):  # it is still marked as touched, and saved next time

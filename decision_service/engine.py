@@ -6,6 +6,7 @@ Everything here runs on one thread, the event loop's; only the journal and the s
 from __future__ import annotations
 
 import secrets
+import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -26,7 +27,7 @@ from decision_service.kernel.roster import Roster
 from decision_service.kernel.routers import RouterStrategy
 from decision_service.kernel.state import NO_ROUTERS, RoutingState, Ticket
 from decision_service.persistence import SEPARATOR, STORED_SEPARATOR, dump, load, stored_key
-from service_kit.clock import Clock
+from service_kit.clock import Clock, Timeline
 from service_kit.errors import Reason, ServiceError
 from service_kit.metrics import REGISTRY
 
@@ -64,13 +65,17 @@ class Engine:
     """Routing state with a clock, dice and a journal."""
 
     def __init__(
-        self, roster: Roster, journal: Journal, clock: Clock, routers: Mapping[str, RouterStrategy] = NO_ROUTERS
+        self,
+        roster: Roster,
+        journal: Journal,
+        clock: Clock,
+        routers: Mapping[str, RouterStrategy] = NO_ROUTERS,
+        steady: Clock = time.monotonic,
     ) -> None:
-        """``routers`` are router strategies beside the built-in ones, by name."""
+        """``routers`` are router strategies beside the built-in ones, by name; ``steady`` is the clock nobody sets."""
         self.state = RoutingState(roster, routers)
         self.journal = journal
-        self._clock = clock
-        self._now = 0
+        self._time = Timeline(clock, steady)
         self._prefix = f"dec_{secrets.token_hex(6)}_"
         self._made = 0
         # Whether they have been taken in, or are still being looked up.
@@ -80,9 +85,8 @@ class Engine:
         self._failed: deque[tuple[Sequence[OutcomeRow], set[tuple[str, str]]]] = deque()
 
     def now(self) -> int:
-        """Epoch milliseconds; never backwards, whatever the wall clock does."""
-        self._now = max(self._now, int(self._clock() * 1000))
-        return self._now
+        """Epoch milliseconds; never backwards and never still, whatever the wall clock does."""
+        return self._time.now()
 
     def tick(self) -> int:
         """Lets leases run out; answers the present instant."""
@@ -212,7 +216,7 @@ class Engine:
     def save_states(self) -> Future[None]:
         """Puts every touched state on its way to disk."""
         now = self.now()
-        self._now = now + 1  # what is folded from here on is later than what is saved
+        self._time.step()  # what is folded from here on is later than what is saved
         return self._submit((), set(self.state.touched), now)
 
     def _submit(self, rows: Sequence[OutcomeRow], touched: set[tuple[str, str]], now: int) -> Future[None]:
@@ -239,11 +243,12 @@ class Engine:
             LOG.error("state_unreadable", kind=kind, key=key.replace(STORED_SEPARATOR, " "))
         saved_at = {row.key: row.updated_at for row in stored if row.kind == STATISTICS}
         last_save = max(saved_at.values(), default=0)
-        self._now = max(self._now, last_save + 1)
+        self._time.resume(last_save + 1)
         with self.journal.outcomes(max(self.now() - DAY, last_save - REPLAY_MARGIN_MS)) as outcomes:
             for row in outcomes:
                 key = SEPARATOR.join((row.provider, row.connection_id, row.model))
-                if row.at > saved_at.get(stored_key(key), 0):
+                unread = row.at > saved_at.get(stored_key(key), 0)
+                if unread and row.outcome_class in OutcomeClass.__members__:
                     observe_unknown(self.state, _outcome_of(row), row.at)
 
 

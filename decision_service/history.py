@@ -73,6 +73,17 @@ class History:
             entry.outcomes.append(outcome)
             self._tell(entry, (outcome,))
 
+    def refused(self, error: pb.DecideError, request: pb.DecideRequest, now: int) -> None:
+        """A decision was refused; only those who watch hear of it."""
+        if self._watchers:
+            entry = Entry(pb.DecideResponse(), request.model, request.api_key_id, now)
+            record = pb.DecisionRecord(model=entry.model, api_key_id=entry.api_key_id, at=instant_out(now), error=error)
+            self._put(record, [watcher for watcher in self._watchers if watcher.wants(entry)])
+
+    def moved(self, transition: pb.StateTransition, now: int) -> None:
+        """A state machine moved; it belongs to no combo or key, so every watcher hears of it."""
+        self._put(pb.DecisionRecord(transition=transition, at=instant_out(now)), self._watchers)
+
     def get(self, decision_id: str) -> pb.DecisionRecord | None:
         entry = self._entries.get(decision_id)
         return None if entry is None else entry.record(entry.outcomes)
@@ -85,6 +96,10 @@ class History:
             if behind and combo in ("", entry.response.combo) and api_key_id in ("", entry.api_key_id):
                 yield entry.record(entry.outcomes)
             behind = behind or decision_id == before
+
+    @property
+    def watched(self) -> bool:
+        return bool(self._watchers)
 
     @property
     def crowded(self) -> bool:
@@ -102,10 +117,13 @@ class History:
             self._watchers.remove(watcher)
 
     def _tell(self, entry: Entry, outcomes: Iterable[pb.Outcome]) -> None:
-        for watcher in self._watchers:
-            if not watcher.wants(entry):
-                continue
+        wanting = [watcher for watcher in self._watchers if watcher.wants(entry)]
+        if wanting:
+            self._put(entry.record(outcomes), wanting)
+
+    def _put(self, record: pb.DecisionRecord, watchers: Iterable[Watcher]) -> None:
+        for watcher in watchers:
             if watcher.events.full():
                 DROPPED.inc()
             else:
-                watcher.events.put_nowait(entry.record(outcomes))
+                watcher.events.put_nowait(record)

@@ -61,7 +61,9 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
             answer = self._deciding.answer(request, context)
             return await answer if isinstance(answer, asyncio.Task) else answer
         except ServiceError as error:
-            raise self._with_near_names(error, request.model) from None
+            told = self._with_near_names(error, request.model)
+            self.history.refused(wire.error_out(told), request, self._engine.now())
+            raise told from None
 
     def _with_near_names(self, error: ServiceError, model: str) -> ServiceError:
         if error.reason is Reason.MODEL_NOT_FOUND:
@@ -105,6 +107,7 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
 
     def _stream_error(self, request: pb.DecideRequest, error: ServiceError) -> pb.DecideStreamResponse:
         told = wire.error_out(self._with_near_names(error, request.model))
+        self.history.refused(told, request, self._engine.now())
         return pb.DecideStreamResponse(request_id=request.request_id, error=told)
 
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:

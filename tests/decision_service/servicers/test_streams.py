@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from decision_service.assembly import TICK_S
 from omniroute.decision.v1 import decision_pb2 as pb
 from tests.decision_service.client import Client, Refusal, outcome
 
@@ -109,6 +110,28 @@ async def test_a_watcher_sees_decisions_and_outcomes(service: Client) -> None:
         record = await next_record(call)
         assert record.decision.decision_id == decision.decision_id
         assert list(record.outcomes) == [told]
+
+
+async def test_a_watcher_sees_refusals_and_machines_that_move(service: Client) -> None:
+    model = await service.add_target("ant")
+    async with watching(service) as call:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await service.decide("nobody/knows")
+        record = await next_record(call)
+        assert (record.error.reason, record.model) == ("MODEL_NOT_FOUND", "nobody/knows")
+        await asyncio.sleep(3 * TICK_S)  # the first look of a watch
+        decision = await service.decide(model)
+        await service.report(outcome(decision, "RATE_LIMITED", retry_after_ms=60_000))
+        moved = (await next_record(call)).transition
+        while not moved.kind:
+            moved = (await next_record(call)).transition
+        assert (moved.kind, moved.from_state, moved.to_state, moved.reason) == (
+            "cooldown",
+            "CLEAR",
+            "RESTING",
+            "rate_limited",
+        )
+        assert 0 < moved.until_ms <= 60_000
 
 
 async def test_a_watcher_sees_what_it_asked_for(service: Client) -> None:
