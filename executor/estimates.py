@@ -29,13 +29,16 @@ def usage(body: Mapping[str, Any], output_characters: int) -> Usage:
 
 def _characters(value: Any) -> int:
     """Characters of text in a body; images and audio are not text."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, list):
-        return sum(map(_characters, value))
-    if isinstance(value, dict):
-        return sum(_characters(value[key]) for key in TEXT_KEYS if key in value)
-    return 0
+    count, left = 0, [value]
+    while left:
+        part = left.pop()
+        if isinstance(part, str):
+            count += len(part)
+        elif isinstance(part, list):
+            left += part
+        elif isinstance(part, dict):
+            left += [part[key] for key in TEXT_KEYS if key in part]
+    return count
 
 
 def _tokens(characters: int) -> int:

@@ -23,6 +23,8 @@ _TRY_AGAIN = re.compile(
     r"((?:\d+(?:\.\d+)?(?:ms|[dhms]))+|\d+(?:\.\d+)?(?=\s*sec))",
     re.IGNORECASE,
 )
+_SUBSCRIPTION = re.compile(r"anthropic-ratelimit-unified-(5h|7d)-utilization")
+_SUBSCRIPTION_NAMES = {"5h": "session", "7d": "weekly"}
 _QUOTA = re.compile(
     r"(?:x-|anthropic-)?ratelimit-"
     r"(?:(?P<kind>limit|remaining|reset)(?:-(?P<of>req(?:uests?)?|tokens?)(?:-\w+)?)?"
@@ -84,12 +86,26 @@ def quota_windows(headers: Mapping[str, str], now: float) -> tuple[QuotaWindow, 
             window = header[: match.start(kind)] + header[match.end(kind) :]
             name = "tokens" if (match["of"] or match["of_first"] or "").startswith("token") else "requests"
             seen.setdefault((name, window.lower()), {})[match[kind]] = value.partition(",")[0]
-    tightest: dict[str, QuotaWindow] = {}
+    tightest: dict[str, QuotaWindow] = {window.name: window for window in _subscription_windows(headers, now)}
     for (name, _), values in seen.items():
         read = _window(name, values, now)
         if read and (name not in tightest or read.remaining_fraction < tightest[name].remaining_fraction):
             tightest[name] = read
     return tuple(tightest[name] for name in sorted(tightest))
+
+
+def _subscription_windows(headers: Mapping[str, str], now: float) -> Iterable[QuotaWindow]:
+    """Windows of Anthropic's subscriptions: how much of each is used, and when it starts anew."""
+    for header, value in headers.items():
+        match = _SUBSCRIPTION.fullmatch(header.lower())
+        used = _amount(value) if match else None
+        if match is None or used is None:
+            continue
+        prefix = header[: -len("utilization")]
+        wait = wait_s(headers.get(f"{prefix}reset", ""), now)
+        reached = used >= 1 or headers.get(f"{prefix}status", "") == "rejected"
+        reset_at = now + wait if wait is not None and wait <= MAX_RESET_S else None
+        yield QuotaWindow(_SUBSCRIPTION_NAMES[match[1]], max(0.0, 1 - used), reset_at, limit_reached=reached)
 
 
 def _window(name: str, values: Mapping[str, str], now: float) -> QuotaWindow | None:

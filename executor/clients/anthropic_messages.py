@@ -11,6 +11,7 @@ import orjson
 from executor import estimates
 from executor.clients import anthropic_request, pieces
 from executor.clients.anthropic_blocks import Blocks
+from executor.dialects import chat
 from executor.dialects.frames import Answer, Frame
 from executor.model import Call, Failure, Spoken, Usage
 from executor.problems import Problem, stream_problem
@@ -61,11 +62,13 @@ class AnthropicMessages:
 
 
 class OwnWriter:
-    """See ``StreamWriter``. The upstream's events pass as they are."""
+    """See ``StreamWriter``. The upstream's events pass as they are; what is no event of this dialect does not."""
 
     def event(self, event: Event, frame: Frame) -> bytes:
-        lines = b"".join(b"data: " + line + b"\n" for line in event.data.split(b"\n"))
-        return b"event: " + event.name + b"\n" + lines + b"\n" if event.name else lines + b"\n"
+        name = event.name or _type_of(event.data)
+        if not name or not event.data.lstrip().startswith(b"{"):
+            return b""
+        return b"event: " + name + b"\ndata: " + event.data.replace(b"\n", b"\ndata: ") + b"\n\n"
 
     def end(self, usage: Usage, cost_usd: float) -> bytes:
         return END
@@ -114,6 +117,12 @@ class MessageWriter:
         usage = usage_told(Usage(estimates.usage(self._call.body, 0).input))
         message = _message(chunk, [], None, usage)
         return _events([{"type": "message_start", "message": message}])
+
+
+def _type_of(data: bytes) -> bytes:
+    """Clients of this dialect read no event without a name, and some upstreams give none."""
+    _, payload = chat.loaded(data)
+    return chat.word(payload.get("type")).encode() if isinstance(payload, dict) else b""
 
 
 def error_type(status: int) -> str:

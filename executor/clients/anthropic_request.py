@@ -37,9 +37,12 @@ class _Reading:
         for message in asked.items("messages"):
             messages += self._message(message)
         chat: dict[str, Any] = {"model": asked.value.get("model"), "messages": messages}
-        chat |= asked.passed("max_tokens", "temperature", "top_p", "top_k", "stream")
-        if asked.value.get("stop_sequences"):
-            chat["stop"] = asked.value["stop_sequences"]
+        chat |= asked.numbers("max_tokens", "temperature", "top_p", "top_k") | asked.flags("stream")
+        stops = asked.value.get("stop_sequences")
+        if stops is not None and not (isinstance(stops, list) and all(isinstance(stop, str) for stop in stops)):
+            raise asked.wrong("stop_sequences", "an array of strings")
+        if stops:
+            chat["stop"] = stops
         chat |= self._tools(asked) | _effort(asked) | _format(asked)
         if asked.items("mcp_servers"):
             self.lost.append("mcp_servers can be reached through Anthropic's own models only")

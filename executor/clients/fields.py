@@ -63,6 +63,22 @@ class Fields:
                 raise invalid(f"{self.at(name)}[{place}]", shape(item), "an object")
         return [Fields(item, f"{self.at(name)}[{place}]") for place, item in enumerate(value)]
 
+    def numbers(self, *names: str) -> dict[str, Any]:
+        """Those of the named fields that hold something: numbers."""
+        told = self.passed(*names)
+        for name, value in told.items():
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise self.wrong(name, "a number")
+        return told
+
+    def flags(self, *names: str) -> dict[str, Any]:
+        """Those of the named fields that hold something: true or false."""
+        told = self.passed(*names)
+        for name, value in told.items():
+            if not isinstance(value, bool):
+                raise self.wrong(name, "true or false")
+        return told
+
     def passed(self, *names: str) -> dict[str, Any]:
         """Those of the named fields that hold something, as they are."""
         return {name: self.value[name] for name in names if self.value.get(name) is not None}

@@ -33,11 +33,11 @@ def read(body: Mapping[str, Any]) -> Spoken:
     chosen, unchosen = responses_tools.choice(asked, offered.tools)
     reading = _Reading(offered.tools)
     chat: dict[str, Any] = {"model": body.get("model"), "messages": reading.messages_of(asked)}
-    chat |= asked.passed("temperature", "top_p", "stream", "prompt_cache_key")
-    if body.get("max_output_tokens") is not None:
+    chat |= asked.numbers("temperature", "top_p") | asked.flags("stream") | asked.passed("prompt_cache_key")
+    if asked.numbers("max_output_tokens"):
         chat["max_tokens"] = body["max_output_tokens"]
     if offered.definitions:
-        chat |= {"tools": list(offered.definitions), **chosen, **asked.passed("parallel_tool_calls")}
+        chat |= {"tools": list(offered.definitions), **chosen, **asked.flags("parallel_tool_calls")}
     effort = asked.fields("reasoning").text("effort")
     chat |= {"reasoning_effort": effort} if effort else {}
     chat |= _format(asked.fields("text").fields("format"))

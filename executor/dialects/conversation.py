@@ -84,7 +84,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """``system`` holds all instructions, wherever they stood."""
+    """``system`` holds all instructions, wherever they stood; where nobody else spoke, the last one is the user's."""
 
     system: tuple[Text, ...]
     turns: tuple[Turn, ...]
@@ -108,6 +108,8 @@ def read(messages: Any, prompt: str = "") -> Conversation:
             turns[-1][1].extend(parts)
         elif parts:
             turns.append((turn_role, parts))
+    if not turns and system:
+        turns = [("user", [system.pop()])]
     return Conversation(tuple(system), tuple(Turn(role, tuple(parts)) for role, parts in turns))
 
 

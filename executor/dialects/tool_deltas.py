@@ -47,7 +47,7 @@ class ToolDeltas:
 
     def _begin(self, call_id: str, raw_index: Any, stream_id: str) -> _ToolCall:
         index = len(self._calls)
-        call = _ToolCall(index, raw_index, call_id or f"call_{stream_id}_{index}", made_id=not call_id)
+        call = _ToolCall(index, raw_index, call_id or made_id(stream_id, index), made_id=not call_id)
         self._calls.append(call)
         return call
 
@@ -67,6 +67,11 @@ class ToolDeltas:
         is_other_call = bool(name and last.name) and (bool(call_id) or raw_index is None or name != last.name)
         is_other_id = bool(call_id and name) and not last.made_id
         return None if is_other_call or is_other_id else last
+
+
+def made_id(stream_id: str, index: int) -> str:
+    """An id for a call whose upstream gives none. OpenAI takes none above forty characters."""
+    return f"call_{stream_id[-24:]}_{index}"
 
 
 def _text(value: Any) -> str:

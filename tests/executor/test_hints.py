@@ -114,3 +114,20 @@ def test_a_429_without_words_waits_for_its_used_up_windows() -> None:
     assert answered_wait_ms(429, {}, windows, NOW) == 5_000
     assert answered_wait_ms(500, {}, windows, NOW) is None
     assert answered_wait_ms(429, {"retry-after": "1"}, windows, NOW) == 1_000
+
+
+def test_windows_of_a_subscription() -> None:
+    headers = {
+        "anthropic-ratelimit-unified-status": "allowed",
+        "anthropic-ratelimit-unified-5h-utilization": "0.25",
+        "anthropic-ratelimit-unified-5h-reset": str(int(NOW) + 600),
+        "anthropic-ratelimit-unified-5h-status": "allowed",
+        "anthropic-ratelimit-unified-7d-utilization": "1.02",
+        "anthropic-ratelimit-unified-7d-reset": "soon",
+        "anthropic-ratelimit-unified-7d-status": "rejected",
+        "anthropic-ratelimit-unified-9d-utilization": "0.5",
+    }
+    assert quota_windows(headers, NOW) == (
+        QuotaWindow("session", 0.75, NOW + 600, limit_reached=False),
+        QuotaWindow("weekly", 0.0, None, limit_reached=True),
+    )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from executor.dialects.conversation import Media, Part, Text, Thought, ToolCall, ToolResult
 from executor.dialects.frames import Untranslatable
+
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def block(part: Part) -> dict[str, Any]:
@@ -16,9 +19,13 @@ def block(part: Part) -> dict[str, Any]:
         case Media():
             return _media(part)
         case ToolCall():
-            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments}
+            return {"type": "tool_use", "id": _id(part.id), "name": part.name, "input": part.arguments}
         case ToolResult():
-            return {"type": "tool_result", "tool_use_id": part.id, "content": [block(inner) for inner in part.parts]}
+            return {
+                "type": "tool_result",
+                "tool_use_id": _id(part.id),
+                "content": [block(inner) for inner in part.parts],
+            }
         case Thought(hidden=""):
             return {"type": "thinking", "thinking": part.text, "signature": part.signature}
         case Thought():
@@ -35,6 +42,11 @@ def text_block(text: Text) -> dict[str, Any]:
 def own_block(item: Any) -> bool:
     """A block of a client's own body that is fit to be sent on: all but thinking that nobody signed."""
     return not (isinstance(item, dict) and item.get("type") == "thinking" and not item.get("signature"))
+
+
+def _id(given: str) -> str:
+    """Ids of other vendors' calls may hold characters that are refused here."""
+    return _ODD.sub("_", given)
 
 
 def _media(media: Media) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from executor import estimates
@@ -30,7 +30,8 @@ def as_it_is(own: Mapping[str, Any], target: Target) -> dict[str, Any]:
     """The client's own body for this target. Of its content only reasoning that no vendor signed stays behind."""
     body = {**own, "model": target.model}
     if isinstance(own.get("messages"), list):
-        body["messages"] = [_signed_only(message) for message in own["messages"]]
+        messages = (_signed_only(message) for message in own["messages"])
+        body["messages"] = [message for message in messages if message is not None]
     if target.prompt:
         given = own.get("system")
         blocks = [text_block(Text(given))] if isinstance(given, str) and given else given or []
@@ -47,7 +48,7 @@ def body_of(call: Call, target: Target) -> dict[str, Any]:
     traits = traits_of(target.model)
     spoken = conversation.read(asked.get("messages"), target.prompt)
     body: dict[str, Any] = {"model": target.model, "max_tokens": _max_tokens(call, target, traits)}
-    body["messages"] = [_message(turn) for turn in spoken.turns]
+    body["messages"] = _messages(spoken.turns)
     body |= _tools(asked, spoken)
     if wishes.stop(asked):
         body["stop_sequences"] = [sequence for sequence in wishes.stop(asked) if sequence.strip()]
@@ -78,8 +79,17 @@ def _max_tokens(call: Call, target: Target, traits: Traits) -> int:
     return max(1, min(limit, room))
 
 
-def _message(turn: Turn) -> dict[str, Any]:
-    return {"role": turn.role, "content": [block(part) for part in turn.parts]}
+def _messages(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """Blank texts are refused there, and blanks at the end of an answer that is to be gone on with."""
+    messages: list[dict[str, Any]] = []
+    for turn in turns:
+        blocks = [block(part) for part in turn.parts if not (isinstance(part, Text) and not part.text.strip())]
+        if blocks:
+            messages.append({"role": turn.role, "content": blocks})
+    if messages and messages[-1]["role"] == "assistant" and messages[-1]["content"][-1]["type"] == "text":
+        last = messages[-1]["content"][-1]
+        last["text"] = last["text"].rstrip()
+    return messages
 
 
 def _tools(asked: Mapping[str, Any], spoken: Conversation) -> dict[str, Any]:
@@ -175,8 +185,12 @@ def _format(asked: Mapping[str, Any], traits: Traits, body: dict[str, Any]) -> l
 
 
 def _signed_only(message: Any) -> Any:
-    """Reasoning of other vendors came to this client as thinking without a signature; Anthropic refuses such."""
+    """Reasoning of other vendors came to this client as thinking without a signature; Anthropic refuses such.
+
+    None for a message that holds nothing else.
+    """
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list) or all(map(own_block, content)):
         return message
-    return {**message, "content": [item for item in content if own_block(item)]}
+    kept = [item for item in content if own_block(item)]
+    return {**message, "content": kept} if kept else None

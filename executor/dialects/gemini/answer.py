@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from executor.dialects import chat
+from executor.dialects.tool_deltas import made_id
 from executor.model import Call, Usage
 
 WITHHELD = "content_filter"
@@ -123,7 +124,7 @@ class Said:
         arguments = orjson.dumps(given.get("args") or {}).decode()
         call: dict[str, Any] = {
             "index": index,
-            "id": chat.word(given.get("id")) or f"call_{self._stream_id}_{index}",
+            "id": chat.word(given.get("id")) or made_id(self._stream_id, index),
             "type": "function",
             "function": {"name": chat.word(given.get("name")), "arguments": arguments},
         }

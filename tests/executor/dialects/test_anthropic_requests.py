@@ -301,6 +301,38 @@ def test_a_tool_loop() -> None:
     assert [inner["type"] for inner in user["content"][1]["content"]] == ["text", "image"]
 
 
+def test_ids_of_other_vendors_are_fit_for_this_one() -> None:
+    call = {"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        *HI,
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call["id"], "content": ""},
+    ]
+    _, assistant, user = sent({"messages": messages, "tools": [TOOL]})["messages"]
+    assert assistant["content"][0]["id"] == user["content"][0]["tool_use_id"] == "functions_f_0"
+
+
+def test_blanks_that_are_refused_stay_behind() -> None:
+    messages = [
+        *HI,
+        {"role": "assistant", "content": " "},
+        {"role": "user", "content": "go on"},
+        {"role": "assistant", "content": "So: "},
+    ]
+    told = sent({"messages": messages})["messages"]
+    assert [(m["role"], m["content"][0]["text"]) for m in told] == [
+        ("user", "hi"),
+        ("user", "go on"),
+        ("assistant", "So:"),
+    ]
+
+
+def test_instructions_alone_are_what_the_user_says() -> None:
+    body = sent({"messages": [{"role": "system", "content": "a"}, {"role": "system", "content": "b"}]})
+    assert [block["text"] for block in body["system"]] == ["a"]
+    assert body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "b"}]}]
+
+
 def test_a_conversation_that_used_tools_defines_them() -> None:
     body = sent({"messages": LOOP})
     assert [tool["name"] for tool in body["tools"]] == ["f"]
@@ -328,6 +360,13 @@ def test_json_in_words_where_the_model_cannot_be_held_to_it() -> None:
     body = sent({"response_format": JSON_SCHEMA}, model="claude-3-7-sonnet-latest")
     assert '"minimum":1' in body["system"][0]["text"]
     assert "output_config" not in body
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "array", "items": schema}
+    return {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -364,6 +403,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"messages": [{"role": "user", "content": [{"type": "video_url"}]}]},
         "messages[0].content[0]",
     ),
+    "a bottomless schema": (nested(400), "response_format"),
     "an unknown role": ({"messages": [{"role": "critic", "content": "x"}]}, "messages[0]"),
     "a tool that is no function": ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0]"),
 }

@@ -414,6 +414,9 @@ MESSAGES_BAD: dict[str, tuple[dict[str, Any], str]] = {
         "messages[0].content[0].source.data",
     ),
     "tools of another kind": ({"tools": {}}, "tools"),
+    "stops of another kind": ({"stop_sequences": "A"}, "stop_sequences"),
+    "a limit of another kind": ({"max_tokens": "9"}, "max_tokens"),
+    "a stream of another kind": ({"stream": 1}, "stream"),
     "a tool without a name": ({"tools": [{}]}, "tools[0].name"),
     "an odd choice": ({"tools": [{"name": "f"}], "tool_choice": {"type": "maybe"}}, "tool_choice.type"),
     "a system of another kind": ({"system": 3}, "system"),
@@ -421,6 +424,8 @@ MESSAGES_BAD: dict[str, tuple[dict[str, Any], str]] = {
 }
 RESPONSES_BAD: dict[str, tuple[dict[str, Any], str]] = {
     "input of another kind": ({"input": 3}, "input"),
+    "a limit of another kind": ({"max_output_tokens": True}, "max_output_tokens"),
+    "a stream of another kind": ({"stream": "yes"}, "stream"),
     "an item of another kind": ({"input": ["x"]}, "input[0]"),
     "no role": ({"input": [{"content": "x"}]}, "input[0].role"),
     "an odd role": ({"input": [{"role": "critic", "content": "x"}]}, "input[0].role"),

@@ -18,6 +18,7 @@ from executor.relay import Relay, State
 from tests.executor.dialects.streams import call_of, heard, payloads, relayed
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+SAYINGS = WORDS.map(str.strip).filter(bool)  # blanks are refused by Anthropic
 NAMES = st.text("abcdefgh_", min_size=1, max_size=8)
 ARGUMENTS = st.dictionaries(
     NAMES, st.none() | st.booleans() | st.integers(-9, 9) | WORDS | st.lists(WORDS, max_size=2), max_size=3
@@ -41,15 +42,15 @@ def tool_calls(draw: st.DrawFn, prefix: str) -> list[dict[str, Any]]:
 @st.composite
 def conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Turns by turns, with the results of every call after it, as OpenAI's API wants them."""
-    told = [{"role": "system", "content": draw(WORDS)}] if draw(st.booleans()) else []
+    told = [{"role": "system", "content": draw(SAYINGS)}] if draw(st.booleans()) else []
     for turn in range(draw(st.integers(1, 4))):
-        told.append({"role": "user", "content": draw(WORDS)})
+        told.append({"role": "user", "content": draw(SAYINGS)})
         calls = draw(tool_calls(f"call{turn}_"))
-        assistant: dict[str, Any] = {"role": "assistant", "content": draw(WORDS)}
+        assistant: dict[str, Any] = {"role": "assistant", "content": draw(SAYINGS)}
         if calls:
             assistant["tool_calls"] = calls
         told.append(assistant)
-        told += [{"role": "tool", "tool_call_id": call["id"], "content": draw(WORDS)} for call in calls]
+        told += [{"role": "tool", "tool_call_id": call["id"], "content": draw(SAYINGS)} for call in calls]
     return told
 
 

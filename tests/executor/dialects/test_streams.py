@@ -233,6 +233,14 @@ def test_a_client_of_the_vendors_dialect_gets_the_vendors_own_events() -> None:
     assert got.data == RECORDED["anthropic"]["thinking"]
 
 
+def test_events_without_names_get_them_and_what_is_no_event_stays_behind() -> None:
+    whole_stream = RECORDED["anthropic"]["tools"]
+    nameless = b"".join(line + b"\n" for line in whole_stream.split(b"\n")[:-1] if not line.startswith(b"event:"))
+    noisy = nameless.replace(b"data: ", b": noise\n\ndata: [noise]\n\ndata: ", 3)
+    got = relayed(call_of(ClientDialect.ANTHROPIC_MESSAGES), "anthropic", [noisy])
+    assert (got.data, got.state) == (whole_stream, State.SERVED)
+
+
 def test_what_the_vendors_own_tools_do_is_content_for_a_client_that_asked_for_them() -> None:
     search = {
         "type": "content_block_start",
