@@ -110,6 +110,7 @@ def decision_out(
         lease_ms=decision.lease_ms,
         incident_mode=decision.incident,
         reusable=decision.reusable,
+        router_timeout_ms=decision.router_timeout_ms,
         opened_filters=decision.opened,
         ignored_controls=decision.ignored,
         state=pb.StateView(source=pb.StateView.SOURCE_LOCAL, version=version),

@@ -23,7 +23,7 @@ FIRST_SKIP_S, LONGEST_SKIP_S = 0.5, 5.0
 RETRY_AFTER_MS = 1_000
 STRICT = frozenset({"strict", "block", "hard"})
 
-Decide = Callable[[DecideRequest], Awaitable[DecideResponse]]
+Decide = Callable[[DecideRequest, float], Awaitable[DecideResponse]]
 Clock = Callable[[], float]
 Key = tuple[str, str, int, tuple[bool, ...]]
 
@@ -125,17 +125,22 @@ def _without_probe(target: Target) -> None:
 
 
 class Decider:
-    """Decides by the decision service, or by an earlier plan while that is away. Raises ServiceError."""
+    """Decides by the decision service, or by an earlier plan while that is away. Raises ServiceError.
+
+    ``decide`` takes the seconds beyond the usual deadline that a policy's remote router may need: an answer tells them,
+    so that the first request of such a policy alone has none.
+    """
 
     def __init__(self, decide: Decide, clock: Clock) -> None:
         self._decide = decide
+        self._routers: OrderedDict[str, float] = OrderedDict()
         self._plans = LastPlans(clock)
         self._patience = Patience(clock)
 
     async def decide(self, request: DecideRequest) -> Decided:
         if self._patience.allows():
             try:
-                response = await self._decide(request)
+                response = await self._decide(request, self._routers.get(request.model, 0.0))
             except ServiceError as error:
                 if error.reason is not Reason.UNAVAILABLE:
                     self._patience.succeeded()
@@ -145,6 +150,7 @@ class Decider:
             else:
                 self._patience.succeeded()
                 self._plans.keep(request, response)
+                self._learn(request.model, response.router_timeout_ms / 1000)
                 return Decided(response)
         again = self._plans.find(request)
         metrics.DEGRADED.labels("no_plan" if again is None else "earlier_plan").inc()
@@ -155,3 +161,10 @@ class Decider:
                 retry_after_ms=RETRY_AFTER_MS,
             )
         return Decided(again, degraded=True)
+
+    def _learn(self, model: str, router_s: float) -> None:
+        self._routers.pop(model, None)
+        if router_s > 0:
+            self._routers[model] = router_s
+            if len(self._routers) > PLANS_KEPT:
+                self._routers.popitem(last=False)

@@ -87,6 +87,12 @@ class Decision:
         return self.hand_off is None and self.demand is None and not _strict_budget(self.ask.wishes, self.ask.combo)
 
     @property
+    def router_timeout_ms(self) -> int:
+        """How long this policy may wait for a remote router; 0: it asks none."""
+        config = self.ask.combo.config
+        return config.nadir_timeout_ms if config.router_strategy == "nadir" else 0
+
+    @property
     def incident(self) -> bool:
         return self.ask.incident
 

@@ -116,13 +116,26 @@ def test_patience_runs_out_and_one_call_at_a_time_looks_again() -> None:
 
 
 async def test_a_refusal_is_an_answer() -> None:
-    async def refuse(_request: DecideRequest) -> DecideResponse:
+    async def refuse(_request: DecideRequest, _router_s: float) -> DecideResponse:
         raise ServiceError(Reason.MODEL_NOT_FOUND, "no such model")
 
     decider = Decider(refuse, Watch())
     for _ in range(2 * FAILURES_TO_SKIP):
         with pytest.raises(ServiceError, match="no such model"):
             await decider.decide(asked())
+
+
+async def test_a_policy_with_a_remote_router_gets_its_time_once_it_is_known() -> None:
+    given: list[float] = []
+
+    async def decide(_request: DecideRequest, router_s: float) -> DecideResponse:
+        given.append(router_s)
+        return DecideResponse(router_timeout_ms=2_000)
+
+    decider = Decider(decide, Watch())
+    for model in ("far", "far", "near"):
+        await decider.decide(asked(model))
+    assert given == [0.0, 2.0, 0.0]
 
 
 async def test_an_edge_without_its_decision_service(open_house: Open) -> None:

@@ -366,6 +366,7 @@ class DecideResponse(_message.Message):
     OPENED_FILTERS_FIELD_NUMBER: _builtins.int
     IGNORED_CONTROLS_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    ROUTER_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     decision_id: _builtins.str
     """Names the decision in Report."""
     combo: _builtins.str
@@ -390,6 +391,8 @@ class DecideResponse(_message.Message):
     """More than half of the pool's providers are open."""
     reusable: _builtins.bool
     """The plan may be used again by an edge that cannot reach this service."""
+    router_timeout_ms: _builtins.int
+    """How long this policy may wait for a remote router, milliseconds, on top of what a decision takes. 0: it asks none."""
     @_builtins.property
     def plan(self) -> Global___Plan:
         """What to call, in which order."""
@@ -430,10 +433,11 @@ class DecideResponse(_message.Message):
         opened_filters: _abc.Iterable[_builtins.str] | None = ...,
         ignored_controls: _abc.Iterable[_builtins.str] | None = ...,
         state: Global___StateView | None = ...,
+        router_timeout_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan", "state", b"state", "trace", b"trace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["combo", b"combo", "decision_id", b"decision_id", "effort", b"effort", "exploration", b"exploration", "ignored_controls", b"ignored_controls", "incident_mode", b"incident_mode", "lease_ms", b"lease_ms", "opened_filters", b"opened_filters", "plan", b"plan", "propensity", b"propensity", "reason", b"reason", "reusable", b"reusable", "router_strategy", b"router_strategy", "seed", b"seed", "state", b"state", "strategy", b"strategy", "trace", b"trace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["combo", b"combo", "decision_id", b"decision_id", "effort", b"effort", "exploration", b"exploration", "ignored_controls", b"ignored_controls", "incident_mode", b"incident_mode", "lease_ms", b"lease_ms", "opened_filters", b"opened_filters", "plan", b"plan", "propensity", b"propensity", "reason", b"reason", "reusable", b"reusable", "router_strategy", b"router_strategy", "router_timeout_ms", b"router_timeout_ms", "seed", b"seed", "state", b"state", "strategy", b"strategy", "trace", b"trace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
