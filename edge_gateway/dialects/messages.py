@@ -10,13 +10,13 @@ from edge_gateway.dialects.asked import Asked
 from edge_gateway.json_body import Json
 
 MARK = "cache_control"
-THINKS = ("enabled", "adaptive")
 
 
 def read(body: Json) -> Asked:
     """Marks of caching move from turn to turn, and are no part of what stays the same in a conversation."""
     tools = [_unmarked(tool) for tool in asked.a_list(body.get("tools"))]
-    wanted = asked.an_object(asked.an_object(body.get("output_config")).get("format"))
+    output = asked.an_object(body.get("output_config"))
+    wanted = asked.an_object(output.get("format"))
     return Asked(
         messages=_messages(body),
         tokens_beside=tokens.of_json(tools) + tokens.of_json(wanted.get("schema")),
@@ -25,7 +25,7 @@ def read(body: Json) -> Asked:
         output_limit=asked.limit(body, "max_tokens"),
         stream=body.get("stream") is True,
         json=wanted.get("type") == "json_schema",
-        reasoning=asked.an_object(body.get("thinking")).get("type") in THINKS,
+        reasoning=asked.given(body, ("thinking",)) or asked.given(output, ("effort",)),
     )
 
 

@@ -169,8 +169,9 @@ def test_parameters_of_reasoning() -> None:
     assert of_responses(input="x", reasoning={"effort": "low"}).has_reasoning_params
     assert not of_responses(input="x", reasoning=None).has_reasoning_params
     assert of_messages(messages=[], thinking={"type": "enabled", "budget_tokens": 1024}).has_reasoning_params
-    assert of_messages(messages=[], thinking={"type": "adaptive"}).has_reasoning_params
-    assert not of_messages(messages=[], thinking={"type": "disabled"}).has_reasoning_params
+    assert of_messages(messages=[], thinking={"type": "disabled"}).has_reasoning_params, "in any form"
+    assert of_messages(messages=[], output_config={"effort": "low"}).has_reasoning_params
+    assert not of_messages(messages=[], output_config={"format": None}).has_reasoning_params
 
 
 def test_forbidden_tools() -> None:
