@@ -73,7 +73,7 @@ def _replace(kind: Resource) -> Operation:
     return Operation(
         "PUT",
         kind.path + kind.at,
-        f"Replace a {kind.words}",
+        f"Replace {_one(kind)}",
         standard.update_of(kind, whole=True),
         _named(kind),
         _named(kind),
@@ -87,7 +87,7 @@ def _change(kind: Resource) -> Operation:
     return Operation(
         "PATCH",
         kind.path + kind.at,
-        f"Change the given fields of a {kind.words}",
+        f"Change the given fields of {_one(kind)}",
         standard.update_of(kind, whole=False),
         _named(kind),
         _named(kind),
@@ -98,8 +98,12 @@ def _change(kind: Resource) -> Operation:
 
 
 def _remove(kind: Resource) -> Operation:
-    path, summary, at = kind.path + kind.at, f"Remove a {kind.words}", AT[kind.name]
+    path, summary, at = kind.path + kind.at, f"Remove {_one(kind)}", AT[kind.name]
     return Operation("DELETE", path, summary, standard.remove_of(kind), status=204, matches=True, at=at)
+
+
+def _one(kind: Resource) -> str:
+    return f"{'an' if kind.words[0] in 'AEIOaeio' else 'a'} {kind.words}"
 
 
 def _named(kind: Resource) -> str:
