@@ -10,6 +10,7 @@ from typing import Any
 from executor.dialects.chat import mappings, texts, word
 from executor.dialects.frames import Untranslatable
 
+MAX_WHOLE = 2**53
 EMPTY_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -83,9 +84,9 @@ def stop(body: Mapping[str, Any]) -> tuple[str, ...]:
 def output_limit(body: Mapping[str, Any]) -> int | None:
     """Most tokens of the answer, where the client says it."""
     for name in ("max_completion_tokens", "max_tokens"):
-        limit = number(body, name)
+        limit = whole(body, name)
         if limit is not None and limit >= 1:
-            return int(limit)
+            return limit
     return None
 
 
@@ -109,16 +110,22 @@ def reasoning(body: Mapping[str, Any]) -> Reasoning | None:
         wanted = body.get(name)
         if not isinstance(wanted, dict) or not wanted:
             continue
-        budget = number(wanted, "budget_tokens") or number(wanted, "max_tokens")
+        budget = whole(wanted, "budget_tokens") or whole(wanted, "max_tokens")
         if wanted.get("enabled") is False or wanted.get("type") == "disabled":
             return Reasoning("none")
-        return Reasoning(word(wanted.get("effort")) or "medium", int(budget) if budget else None)
+        return Reasoning(word(wanted.get("effort")) or "medium", budget or None)
     return None
 
 
 def number(body: Mapping[str, Any], name: str) -> float | None:
     value = body.get(name)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def whole(body: Mapping[str, Any], name: str) -> int | None:
+    """A whole number that every JSON reader takes."""
+    value = number(body, name)
+    return int(value) if value is not None and abs(value) <= MAX_WHOLE else None
 
 
 # What would change the answer and has no name in other dialects.

@@ -157,7 +157,8 @@ def _effort(wanted: wishes.Reasoning, traits: Traits) -> str:
 
 def _sampling(asked: Mapping[str, Any], traits: Traits) -> dict[str, Any]:
     """OpenAI's temperatures go up to 2, these up to 1. Newer models take one of the two knobs, or neither."""
-    temperature, top_p, top_k = (wishes.number(asked, field) for field in ("temperature", "top_p", "top_k"))
+    temperature, top_p = (wishes.number(asked, field) for field in ("temperature", "top_p"))
+    top_k = wishes.whole(asked, "top_k")
     told: dict[str, Any] = {}
     if traits.sampling is Sampling.NEITHER:
         return told
@@ -166,7 +167,7 @@ def _sampling(asked: Mapping[str, Any], traits: Traits) -> dict[str, Any]:
     if top_p is not None and (temperature is None or traits.sampling is Sampling.BOTH):
         told["top_p"] = top_p
     if top_k is not None:
-        told["top_k"] = int(top_k)
+        told["top_k"] = top_k
     return told
 
 

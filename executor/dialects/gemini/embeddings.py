@@ -16,8 +16,8 @@ def request_of(call: Call, target: Target) -> dict[str, Any]:
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         raise Untranslatable("input holds something else than texts")
-    dimensions = wishes.number(call.body, "dimensions")
-    size = {} if dimensions is None else {"outputDimensionality": int(dimensions)}
+    dimensions = wishes.whole(call.body, "dimensions")
+    size = {} if dimensions is None else {"outputDimensionality": dimensions}
     model = f"models/{target.model.removeprefix('models/')}"
     return {"requests": [{"model": model, "content": {"parts": [{"text": text}]}, **size} for text in texts]}
 

@@ -24,15 +24,16 @@ _GENERATION = re.compile(r"gemini-(\d{1,2})(?:\.(\d{1,2}))?")
 BUDGETED = (2, 5)
 LEVELLED = (3, 0)
 
-NUMBERS: Mapping[str, tuple[str, Callable[[float], float]]] = MappingProxyType(
+Read = Callable[[Mapping[str, Any], str], float | None]
+NUMBERS: Mapping[str, tuple[str, Read]] = MappingProxyType(
     {
-        "temperature": ("temperature", float),
-        "top_p": ("topP", float),
-        "top_k": ("topK", int),
-        "seed": ("seed", int),
-        "presence_penalty": ("presencePenalty", float),
-        "frequency_penalty": ("frequencyPenalty", float),
-        "n": ("candidateCount", int),
+        "temperature": ("temperature", wishes.number),
+        "top_p": ("topP", wishes.number),
+        "top_k": ("topK", wishes.whole),
+        "seed": ("seed", wishes.whole),
+        "presence_penalty": ("presencePenalty", wishes.number),
+        "frequency_penalty": ("frequencyPenalty", wishes.number),
+        "n": ("candidateCount", wishes.whole),
     }
 )
 
@@ -86,8 +87,8 @@ def _declaration(tool: wishes.Tool) -> dict[str, Any]:
 
 
 def _numbers(asked: Mapping[str, Any]) -> dict[str, Any]:
-    found = {field: wishes.number(asked, field) for field in NUMBERS}
-    return {NUMBERS[field][0]: NUMBERS[field][1](value) for field, value in found.items() if value is not None}
+    found = {name: read(asked, field) for field, (name, read) in NUMBERS.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _limits(asked: Mapping[str, Any], target: Target) -> dict[str, Any]:
