@@ -95,7 +95,7 @@ def desk(folder: Path, clock: Clock, **limits: Any) -> Iterator[Desk]:
             facts=dict.fromkeys(TARGETS, PRICED),
             keys={KEY: KeyPolicy(KEY, **limits), "other": KeyPolicy("other", **limits), "free": KeyPolicy("free")},
         )
-        engine = Engine(over, parts.enter_context(closing(Journal(store, clock))), clock)
+        engine = Engine(over, parts.enter_context(closing(Journal(store, clock))), clock, steady=clock)
         engine.restore()
         yield Desk(engine, clock)
 

@@ -32,16 +32,21 @@ SERVICE = pb.DESCRIPTOR.services_by_name["DecisionService"]
 
 
 class Hand:
-    """A wall clock that a test turns."""
+    """A wall clock that a test turns; ``steady`` is one beside it that nobody sets."""
 
     def __init__(self) -> None:
         self.now_s = START_S
+        self.steady_s = 0.0
 
     def __call__(self) -> float:
         return self.now_s
 
+    def steady(self) -> float:
+        return self.steady_s
+
     def pass_s(self, seconds: float) -> None:
         self.now_s += seconds
+        self.steady_s += seconds
 
 
 class Refused(Exception):
@@ -119,7 +124,8 @@ def in_process(data_dir: Path, *providers: str) -> Iterator[InProcess]:
             closing(RosterSource(store, Surroundings(Catalog(), {}, parse_demo(_described(providers))), lambda _: None))
         )
         snapshot = source.start(clock)
-        engine = Engine(snapshot.roster, parts.enter_context(closing(Journal(store, clock))), clock)
+        journal = parts.enter_context(closing(Journal(store, clock)))
+        engine = Engine(snapshot.roster, journal, clock, steady=clock.steady)
         targets = Targets(snapshot.endpoints)
         servicer = DecisionServicer(engine, lambda: targets, lambda: name_index(engine.state))
         yield InProcess(servicer, parts.enter_context(_loop()), clock)

@@ -31,6 +31,19 @@ def test_a_decision_names_how_to_call_its_targets(desk: InProcess) -> None:
     assert not decision.HasField("trace")
 
 
+@pytest.mark.parametrize("set_by_s", [-3_600.0, -365 * 86_400.0])
+def test_leases_run_out_and_rests_end_while_the_wall_clock_is_behind(desk: InProcess, set_by_s: float) -> None:
+    for _ in range(2):
+        desk.report(outcome(desk.decide("bee/m"), "NETWORK"))
+    desk.decide("cat/m")
+    desk.clock.now_s += set_by_s
+    assert not desk.candidates("bee/m")["bee"].reachable
+    assert desk.candidates("cat/m")["cat"].in_flight == 1
+    desk.clock.pass_s(151.0)
+    assert desk.candidates("bee/m")["bee"].reachable
+    assert desk.candidates("cat/m")["cat"].in_flight == 0
+
+
 def test_a_decision_takes_a_lease_and_its_outcome_ends_it(desk: InProcess) -> None:
     decision = desk.decide("bee/m")
     assert desk.candidates("bee/m")["bee"].in_flight == 1
