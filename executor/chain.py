@@ -20,28 +20,38 @@ OWN_SLACK_MS = 50  # a slice that falls short of a target's time-out by less was
 
 @dataclass(slots=True)
 class Tally:
-    """The attempts of a request over all its chains: those that may begin, that have begun, and that ended in turn."""
+    """The attempts of a request over all its chains: those that may begin, that have begun, and that ended in turn.
+
+    ``standing`` holds the ids of the targets whose calls are under way, oldest first.
+    """
 
     granted: int = 0
     begun: int = 0
     ended: list[Attempt] = field(default_factory=list)
+    standing: dict[str, None] = field(default_factory=dict)
 
     @property
     def cost_usd(self) -> float:
         return sum(attempt.cost_usd for attempt in self.ended)
 
+    def move(self, ended: str, following: str) -> None:
+        """A call to one target is over, the one to the next begins; empty: none does."""
+        self.standing.pop(ended, None)
+        if following:
+            self.standing[following] = None
+
+    @property
+    def oldest(self) -> str:
+        """A call that is under way; empty when none is."""
+        return next(iter(self.standing), "")
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What follows the end of a call: the call that begins next, or the end of the request, or neither yet.
-
-    ``standing`` is a call that runs beside it. It is named where the end of this one would else be read as the
-    beginning of a fallback that nobody calls.
-    """
+    """What follows the end of a call: the call that begins next, or the end of the request, or neither yet."""
 
     next_target_id: str = ""
     final: bool = False
-    standing: str = ""
 
 
 Result = Ended | Problem
@@ -103,6 +113,7 @@ async def walk(run: Run, targets: Sequence[Target], rules: RetryRules) -> Walked
     """Try the targets by the rules of failover; each attempt is reported before the next one starts."""
     attempts: list[Attempt] = []
     last: Ended | None = None
+    run.tally.move("", targets[0].target_id)
     while True:
         step = next_step(targets, attempts, _rules_left(run, rules, len(attempts)), run.left_ms())
         if isinstance(step, Stop):
@@ -159,9 +170,19 @@ def _slot(run: Run, targets: Sequence[Target], step: TryNext | RetrySame) -> Slo
 
 
 def _report(run: Run, targets: Sequence[Target], ended: Ended, step: Step) -> Report:
-    attempt = ended.attempt
+    """The outcome with what follows it.
+
+    Where a call is over before its fallbacks while others run, one of those is named: an outcome that names nothing
+    would be read as the beginning of the next fallback, and lease what nobody calls.
+    """
+    attempt, tally = ended.attempt, run.tally
+    tally.move(attempt.target.target_id, "")
     if not isinstance(step, Stop):
-        return Report(attempt, targets[step.place].target_id, final=False)
-    link = run.ending(ended)
-    skipped = attempt.outcome_class is not OutcomeClass.SUCCESS and attempt.place + 1 < len(targets)
-    return Report(attempt, link.next_target_id or (link.standing if skipped else ""), link.final)
+        link = Link(targets[step.place].target_id)
+    else:
+        link = run.ending(ended)
+        skips = attempt.outcome_class is not OutcomeClass.SUCCESS and attempt.place + 1 < len(targets)
+        if skips and not (link.final or link.next_target_id):
+            link = Link(tally.oldest)
+    tally.move("", link.next_target_id)
+    return Report(attempt, link.next_target_id, link.final)

@@ -93,11 +93,11 @@ def _with_panel(primary: Answered, members: Sequence[Member]) -> Ended:
     ended = primary.ended
     assert ended.answer is not None
     payload = orjson.loads(ended.answer.body)
-    payload["omniroute"] = {"panel": [_shown(member, primary) for member in members]}
+    payload["omniroute"] = {"panel": [_row(member, primary) for member in members]}
     return replace(ended, answer=replace(ended.answer, body=orjson.dumps(payload), own=b""))
 
 
-def _shown(member: Member, primary: Answered) -> dict[str, Any]:
+def _row(member: Member, primary: Answered) -> dict[str, Any]:
     row: dict[str, Any] = {"provider": member.target.provider, "model": member.target.model}
     answered = member.answered
     if answered is None:

@@ -12,7 +12,7 @@ from executor import answers
 from executor.attempt import Ended
 from executor.chain import Link, Result, Run, ask
 from executor.drain import Drain
-from executor.model import Event, Report, RetryRules, Sink, Target
+from executor.model import RetryRules, Target
 from executor.plan import Chain
 from executor.problems import Problem, Reason, none_answered
 
@@ -71,7 +71,7 @@ class Panel:
         self._over = over
         self._leash = leash
         self._chains = chains
-        self._standing = {place: chain.first.target_id for place, chain in enumerate(chains)}
+        self._open = set(range(len(chains)))
         self._answered: dict[int, Answered] = {}
         self._members: dict[int, Member] = {}
         self._tasks: set[asyncio.Task[Member]] = set()
@@ -81,10 +81,10 @@ class Panel:
         share = max(MIB, limits.max_answer_bytes // len(self._chains))
         means = replace(self._run.means, drain=self._leash, limits=replace(limits, max_answer_bytes=share))
         deadline = min(self._run.deadline, asyncio.get_running_loop().time() + limit_s)
+        for chain in self._chains:
+            self._run.tally.move("", chain.first.target_id)
         for place in range(len(self._chains)):
-            part = replace(
-                self._run, means=means, deadline=deadline, sink=self._sink(place), ending=self._ending(place)
-            )
+            part = replace(self._run, means=means, deadline=deadline, ending=self._ending(place))
             self._tasks.add(asyncio.create_task(self._member(place, part, rules)))
 
     @property
@@ -129,25 +129,13 @@ class Panel:
         result = await ask(part, chain, rules)
         return Member(place, chain, result, self._answered.get(place))
 
-    def _sink(self, place: int) -> Sink:
-        """Passes events on, and notes which target of the member runs now."""
-
-        async def sink(event: Event) -> None:
-            if isinstance(event, Report) and event.next_target_id and place in self._standing:
-                self._standing[place] = event.next_target_id
-            await self._run.sink(event)
-
-        return sink
-
     def _ending(self, place: int) -> Callable[[Ended], Link]:
         def ending(ended: Ended) -> Link:
-            del self._standing[place]
+            self._open.remove(place)
             text = answers.said(ended.answer)
             if text:
                 self._answered[place] = Answered(ended, text)
-            if not self._standing:
-                return self._over(self.answers, ended)
-            return Link(standing=self._standing[min(self._standing)])
+            return Link() if self._open else self._over(self.answers, ended)
 
         return ending
 

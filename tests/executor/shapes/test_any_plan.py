@@ -71,7 +71,7 @@ class Maker:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_any_plan_ends_well(house: House, seed: int) -> None:
-    scripts = [says("TOOLS\nAct."), says("FINAL"), says("good"), says("slow", SLOW_S), says("good")]
+    scripts = [says("TOOLS\nAct."), says("FINAL"), says("good"), says("slow", SLOW_S), says("slower", 2 * SLOW_S)]
     ups = [await house.upstream(script) for script in (*scripts, *(fault.script for fault in FAULTS.values()))]
     dice = Random(seed)
     maker = Maker(dice, ups[:5] * 3 + ups[5:])

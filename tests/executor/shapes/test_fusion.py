@@ -25,7 +25,16 @@ from tests.executor.shapes.plans import (
     single,
     with_fallbacks,
 )
-from tests.executor.upstream import Upstream, answer, completion, error_body, hang
+from tests.executor.upstream import (
+    Connection,
+    Received,
+    Script,
+    Upstream,
+    answer,
+    completion,
+    error_body,
+    hang,
+)
 
 BROKEN = answer(500, error_body("broken"))
 BOTH = pytest.mark.parametrize("mode", [{}, STREAMED], ids=["plain", "stream"])
@@ -211,6 +220,24 @@ async def test_a_member_that_stops_before_its_fallbacks_leaves_no_lease_on_them(
     got = await run(house, fusion(members, target(judge, "judge")))
     assert links(got)["1 1"] == ("INVALID_REQUEST", "2", False)
     assert says_what(got) == "judged"
+
+
+async def test_neither_does_one_beside_a_plan_of_which_a_part_has_ended(house: House) -> None:
+    done, late = await house.upstream(says("done")), await house.upstream(says("late", pause_s=0.8))
+    refusing, judge = await house.upstream(refuses_after(0.3)), await house.upstream(says("judged"))
+    inner = fusion([target(done, "1/1"), target(late, "1/2")], target(judge, "1/judge"))
+    members = [nested(inner, "1"), with_fallbacks(target(refusing, "2"), target(judge, "2.1"))]
+    got = await run(house, fusion(members, target(judge, "judge")))
+    assert links(got)["1 2"] == ("INVALID_REQUEST", "1/2", False)
+    assert says_what(got) == "judged"
+
+
+def refuses_after(seconds: float) -> Script:
+    async def play(received: Received, connection: Connection) -> None:
+        await asyncio.sleep(seconds)
+        await answer(415, error_body("media"))(received, connection)
+
+    return play
 
 
 async def test_an_answer_without_words_is_none_for_the_judge(house: House) -> None:
