@@ -1,4 +1,4 @@
-"""Every surface through all three services, to a provider that speaks OpenAI's protocol."""
+"""Every surface through all three services, to providers that speak OpenAI's protocol, and Anthropic's."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from omniroute.decision.v1 import decision_pb2
+from omniroute.registry.v1 import registry_pb2
 from tests.e2e.stack import REQUEST_LIMIT_S, Provided, Stack
 from tests.executor.upstream import (
     DONE,
@@ -21,6 +22,7 @@ from tests.executor.upstream import (
     Connection,
     Received,
     Script,
+    Upstream,
     answer,
     completion,
     delta,
@@ -175,11 +177,10 @@ async def test_an_error_before_content_moves_on(stack: Stack, dialect: Dialect, 
 
 
 @each_dialect
-@each_way
-async def test_an_error_of_all_is_told_in_the_clients_words(stack: Stack, dialect: Dialect, streamed: bool) -> None:
+async def test_an_error_of_all_is_told_in_the_clients_words(stack: Stack, dialect: Dialect) -> None:
     sick = await stack.provider("sick", answer(503, error_body("a broken thing")))
     with pytest.raises((openai.InternalServerError, anthropic.InternalServerError)) as caught:
-        await dialect(stack, sick.model, streamed=streamed)
+        await dialect(stack, sick.model, streamed=True)
     refused: Any = caught.value
     error = refused.body
     if dialect is messages:
@@ -261,6 +262,69 @@ async def test_embeddings_move_on_and_a_failure_is_told(stack: Stack) -> None:
     with pytest.raises(openai.InternalServerError) as caught:
         await stack.openai().embeddings.create(model=sick.model, input="one")
     assert caught.value.code == "upstream_error"
+
+
+MESSAGE: dict[str, Any] = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "served",
+    "content": [{"type": "text", "text": "Hello"}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 10, "output_tokens": 5},
+}
+MESSAGE_EVENTS: list[dict[str, Any]] = [
+    {"type": "message_start", "message": MESSAGE | {"content": [], "stop_reason": None}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
+    {"type": "message_stop"},
+]
+
+
+async def speaks_anthropic(received: Received, connection: Connection) -> None:
+    lines = (f"event: {each['type']}\n".encode() + event(each) for each in MESSAGE_EVENTS)
+    script = stream(*lines) if received.body.get("stream") else answer(200, MESSAGE)
+    await script(received, connection)
+
+
+async def anthropic_provider(stack: Stack) -> Provided:
+    name = f"claude{next(stack.numbers)}"
+    upstream = await Upstream(speaks_anthropic).start()
+    stack.upstreams.append(upstream)
+    provider = registry_pb2.Provider(id=name, provider_class="api_key", dialect="anthropic", base_url=upstream.url)
+    await stack.client.catalog.CreateProvider(registry_pb2.CreateProviderRequest(provider=provider))
+    await stack.client.add_model(name, f"{name}-model")
+    await stack.client.add_connection(f"{name}-1", name, f"{name}-model", api_key="sk-of-the-operator")
+    return Provided(name, upstream)
+
+
+@each_way
+async def test_messages_reach_their_own_kind_as_they_are(stack: Stack, streamed: bool) -> None:
+    provided = await anthropic_provider(stack)
+    system = [{"type": "text", "text": "Be terse.", "cache_control": {"type": "ephemeral"}}]
+    body: Any = {"model": provided.model, "max_tokens": 99, "messages": HELLO, "system": system, "stream": streamed}
+    sent = {"anthropic-beta": "some-beta", "anthropic-version": "2023-06-01", "x-api-key": "any"}
+    made = await stack.http.post(f"{stack.url}/v1/messages", json=body, headers=sent)
+    assert made.status_code == 200
+    assert '"text":"Hello"' in made.text
+    assert ("event: message_stop" in made.text) is streamed
+    [received] = provided.upstream.requests
+    assert received.path == "/v1/messages"
+    assert received.body == body | {"model": f"{provided.name}-model"}
+    assert received.headers["x-api-key"] == "sk-of-the-operator"
+    assert (received.headers["anthropic-beta"], received.headers["anthropic-version"]) == ("some-beta", "2023-06-01")
+    assert await outcomes(stack, provided) == ["SUCCESS"]
+
+
+@each_dialect
+@each_way
+async def test_each_dialect_reaches_a_provider_of_another(stack: Stack, dialect: Dialect, streamed: bool) -> None:
+    provided = await anthropic_provider(stack)
+    assert await dialect(stack, provided.model, streamed=streamed) == ("Hello", "")
+    assert await outcomes(stack, provided) == ["SUCCESS"]
 
 
 async def outcomes(stack: Stack, first: Provided) -> list[str]:
