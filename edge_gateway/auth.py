@@ -88,6 +88,7 @@ class Gate:
     def forget(self) -> None:
         """Ask the registry about everybody anew: keys were changed."""
         self._kept.clear()
+        self._asking.clear()  # what is on its way may be from before the change
 
     async def keys_exist(self) -> bool:
         """Whether requests without a key are refused."""
@@ -152,6 +153,8 @@ class Gate:
         return kept
 
     def _settle(self, digest: bytes, task: asyncio.Task[Verdict]) -> None:
+        if self._asking.get(digest) is not task:
+            return
         del self._asking[digest]
         if not task.cancelled() and task.exception() is None:
             self._slow = False

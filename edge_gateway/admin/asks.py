@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from edge_gateway.admin.descriptors import fields_of
 from edge_gateway.admin.rpc import Remote
-from edge_gateway.admin.words import fields_of
 from edge_gateway.json_body import Json
 from service_kit.errors import invalid
 
@@ -45,7 +45,8 @@ Act = Callable[[Ask, Remote], Awaitable[Answer]]
 class Operation:
     """One row of the table. ``path`` is a Starlette path; ``query`` a message whose scalar fields may be parameters.
 
-    ``takes`` and ``gives`` name schemas; ``example`` is a body that can be sent, ``at`` the path that goes with it.
+    ``takes`` and ``gives`` name schemas; ``example`` is a body that can be sent, ``at`` the path and query
+    that go with it. ``matches``: an If-Match header counts.
     """
 
     method: str

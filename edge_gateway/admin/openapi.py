@@ -6,8 +6,8 @@ import re
 
 from edge_gateway.admin import schemas
 from edge_gateway.admin.asks import Operation, is_parameter
+from edge_gateway.admin.descriptors import fields_of
 from edge_gateway.admin.table import TABLE
-from edge_gateway.admin.words import fields_of
 from edge_gateway.json_body import Json
 
 PATH = "/api/openapi.json"
@@ -87,6 +87,7 @@ def _parameters(row: Operation) -> list[Json]:
     fields = fields_of(row.query) if row.query else ()
     in_query = [
         {"name": field.name, "in": "query", "schema": schemas.parameter(field)}
+        | ({"example": row.at[field.name]} if field.name in row.at else {})
         for field in fields
         if is_parameter(field)
     ]

@@ -9,7 +9,8 @@ from typing import cast
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pool import Default
 
-from edge_gateway.admin.codec import MOST_ITEMS, STRUCT, TIMESTAMP, VALUE, WHOLE, is_map, short_values
+from edge_gateway.admin.descriptors import STRUCT, TIMESTAMP, VALUE, WHOLE, is_map, short_values
+from edge_gateway.admin.reading import MOST_ITEMS
 from edge_gateway.admin.words import WRITE_ONLY, is_read_only
 from edge_gateway.json_body import Json
 

@@ -7,11 +7,14 @@ from urllib.parse import quote
 
 from google.protobuf.message import Message
 
-from edge_gateway.admin import codec, combo_body
+from edge_gateway.admin import combo_body
 from edge_gateway.admin.asks import Act, Answer, Ask, read_query
+from edge_gateway.admin.descriptors import fields_of
+from edge_gateway.admin.reading import read
 from edge_gateway.admin.resource import Resource
 from edge_gateway.admin.rpc import Remote
-from edge_gateway.admin.words import fields_of, is_read_only
+from edge_gateway.admin.words import is_read_only
+from edge_gateway.admin.writing import write
 from edge_gateway.json_body import Json, shape
 from service_kit.errors import invalid
 
@@ -25,7 +28,7 @@ def list_of(kind: Resource) -> Act:
     async def act(ask: Ask, remote: Remote) -> Answer:
         request = called.request()
         read_query(request, ask.query)
-        return Answer(codec.write(await remote.call(called, request)))
+        return Answer(write(await remote.call(called, request)))
 
     return act
 
@@ -37,7 +40,7 @@ def create_of(kind: Resource) -> Act:
         request = called.request()
         member = getattr(request, kind.member)
         member.SetInParent()
-        codec.read(member, _body(kind, ask.body, whole=True))
+        read(member, _body(kind, ask.body, whole=True))
         answer = await remote.call(called, request, _renamed(kind, ask.body))
         stored = getattr(answer, kind.member)
         place = "/".join(quote(getattr(stored, name)) for name in kind.key)
@@ -63,7 +66,7 @@ def update_of(kind: Resource, *, whole: bool) -> Act:
         request: Any = called.request()
         member = getattr(request, kind.member)
         body = _body(kind, ask.body, whole=whole)
-        codec.read(member, body)
+        read(member, body)
         for name, value in _key(kind, ask).items():
             _agree(member, name, value)
         if ask.etag:
@@ -123,9 +126,9 @@ def _mask(kind: Resource, member: Message, body: Json, *, whole: bool) -> list[s
 def _single(kind: Resource, answer: Any, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
     """The thing itself, with what an answer tells beside it, such as a warning or a key's text."""
     stored = getattr(answer, kind.member)
-    beside = codec.write(answer)
+    beside = write(answer)
     beside.pop(answer.DESCRIPTOR.fields_by_name[kind.member].json_name, None)
-    return Answer(codec.write(stored) | beside, status, tag_of(stored) | (headers or {}))
+    return Answer(write(stored) | beside, status, tag_of(stored) | (headers or {}))
 
 
 def tag_of(stored: Any) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edge_gateway.admin.asks import Operation
 from edge_gateway.admin.resources import RESOURCES, operations
-from edge_gateway.admin.singular import SINGULAR
+from edge_gateway.admin.singular_rows import SINGULAR
 
 TABLE: tuple[Operation, ...] = (*(row for kind in RESOURCES for row in operations(kind)), *SINGULAR)
 

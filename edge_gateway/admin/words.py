@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import cast
 
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
 
 from service_kit.errors import Reason, ServiceError
 
@@ -38,11 +36,6 @@ def is_read_only(field: FieldDescriptor) -> bool:
     """Whether only the service sets the field, so that it is passed over where it is sent."""
     holder = field.containing_type
     return holder is not None and field.name in READ_ONLY.get(holder.full_name, ())
-
-
-def fields_of(message: Message | type[Message]) -> tuple[FieldDescriptor, ...]:
-    """A message's fields, by the public class of descriptors whichever implementation they are of."""
-    return cast(tuple[FieldDescriptor, ...], tuple(message.DESCRIPTOR.fields))
 
 
 def camel(name: str) -> str:

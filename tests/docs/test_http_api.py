@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from edge_gateway.admin.asks import Operation, is_parameter
+from edge_gateway.admin.descriptors import fields_of
 from edge_gateway.admin.openapi import PATH, plain
 from edge_gateway.admin.table import TABLE
-from edge_gateway.admin.words import fields_of
 from tests.docs import pages
 
 PAGE = pages.DOCS / "http-api.md"

@@ -95,6 +95,9 @@ async def test_a_mapping_lives(admin: AdminHouse) -> None:
     assert (await admin.ok("POST", "/api/explain", {"model": "gpt-x"}))["decision"]["combo"] == "mine"
     await admin.ok("DELETE", place)
     assert (await admin.ok("GET", "/api/model-combo-mappings"))["mappings"] == []
+    await admin.ok("POST", "/api/model-combo-mappings", {"id": "again", "pattern": "gpt-*", "combo": "mine"})
+    assert await admin.ok("DELETE", "/api/model-combo-mappings?id=again") is None
+    await admin.refused(404, "DELETE", "/api/model-combo-mappings?id=again")
 
 
 async def test_a_connection_lives_and_its_secret_is_never_told(admin: AdminHouse) -> None:

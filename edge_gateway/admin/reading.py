@@ -1,19 +1,17 @@
-"""JSON <-> messages of the contract, by their descriptors: camelCase names, short enum values, nothing unknown."""
+"""JSON -> messages of the contract: camelCase names, short enum values, nothing unknown."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from math import isfinite
-from types import MappingProxyType
 from typing import Any, cast
 
 from google.protobuf import struct_pb2, timestamp_pb2
-from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from edge_gateway.admin.words import WRITE_ONLY, fields_of, is_read_only
+from edge_gateway.admin.descriptors import WHOLE, fields_of, is_map, short_values
+from edge_gateway.admin.words import is_read_only
 from edge_gateway.json_body import Json, shape
 from service_kit.errors import invalid
 
@@ -21,15 +19,6 @@ MOST_ITEMS = 10_000
 # A message may be nested 100 deep on the wire, and every level of a struct is three of them.
 MOST_LEVELS = 24
 F = FieldDescriptor
-WHOLE: Mapping[int, tuple[int, int]] = MappingProxyType(
-    {
-        F.TYPE_INT32: (-(2**31), 2**31 - 1),
-        F.TYPE_UINT32: (0, 2**32 - 1),
-        F.TYPE_INT64: (-(2**63), 2**63 - 1),
-        F.TYPE_UINT64: (0, 2**64 - 1),
-    }
-)
-STRUCT, VALUE, TIMESTAMP = "google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.Timestamp"
 INSTANT = "an instant such as 2030-01-31T12:00:00Z"
 
 
@@ -44,16 +33,6 @@ def read(message: Message, given: Json, path: str = "") -> None:
         if value is not None and not is_read_only(field):
             _check_alone(message, field, path)
             _read_field(message, field, value, place)
-
-
-def is_map(field: FieldDescriptor) -> bool:
-    return bool(field.message_type and field.message_type.GetOptions().map_entry)
-
-
-def short_values(enum: EnumDescriptor) -> dict[str, int]:
-    """Numbers by name, without the enum's own name before them; the unspecified one is left out."""
-    prefix = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", enum.name).upper() + "_"
-    return {value.name.removeprefix(prefix): value.number for value in enum.values if value.number}
 
 
 def _check_alone(message: Message, field: FieldDescriptor, path: str) -> None:
@@ -159,49 +138,3 @@ def _list(value: Any, place: str) -> list[Any]:
     if len(found) > MOST_ITEMS:
         raise invalid(place, shape(value), f"an array of at most {MOST_ITEMS}")
     return found
-
-
-def write(message: Message) -> Json:
-    """A message as JSON. Fields that know whether they are set are left out when they are not."""
-    return {
-        field.json_name: _written(field, getattr(message, field.name))
-        for field in fields_of(message)
-        if field.full_name not in WRITE_ONLY and not (field.has_presence and not message.HasField(field.name))
-    }
-
-
-def _written(field: FieldDescriptor, value: Any) -> Any:
-    if is_map(field):
-        return dict(sorted(value.items()))
-    return [_one(field, each) for each in value] if field.is_repeated else _one(field, value)
-
-
-def _one(field: FieldDescriptor, value: Any) -> Any:
-    if field.enum_type:
-        names = {number: name for name, number in short_values(field.enum_type).items()}
-        return names.get(value, "UNSPECIFIED")
-    if field.message_type:
-        return MESSAGES.get(field.message_type.full_name, write)(value)
-    return value
-
-
-def _plain(value: Any) -> Any:
-    """A value of a struct; whole numbers come as such."""
-    kind = value.WhichOneof("kind")
-    if kind == "number_value":
-        number = value.number_value
-        return int(number) if number.is_integer() and abs(number) < 2**53 else number
-    if kind == "struct_value":
-        return _plain_struct(value.struct_value)
-    if kind == "list_value":
-        return [_plain(item) for item in value.list_value.values]
-    return None if kind in (None, "null_value") else getattr(value, kind)
-
-
-def _plain_struct(struct: Any) -> Json:
-    return {key: _plain(value) for key, value in sorted(struct.fields.items())}
-
-
-MESSAGES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
-    {STRUCT: _plain_struct, VALUE: _plain, TIMESTAMP: lambda stamp: stamp.ToJsonString()}
-)
