@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import orjson
@@ -15,12 +15,15 @@ INVALID_REQUEST = "invalid_request_error"
 SERVER_ERROR = "server_error"
 RATE_LIMIT = "rate_limit_error"
 
+# Stands for the field that holds the conversation, which each dialect calls by its own name.
+CONVERSATION = "messages"
+
 # (type, code, param when the error names no field)
 KINDS: Mapping[Reason, tuple[str, str, str | None]] = MappingProxyType(
     {
         Reason.INVALID_FIELD: (INVALID_REQUEST, "invalid_value", None),
         Reason.CAPABILITY_MISMATCH: (INVALID_REQUEST, "capability_mismatch", None),
-        Reason.CONTEXT_LENGTH_EXCEEDED: (INVALID_REQUEST, "context_length_exceeded", "messages"),
+        Reason.CONTEXT_LENGTH_EXCEEDED: (INVALID_REQUEST, "context_length_exceeded", CONVERSATION),
         Reason.BUDGET_EXCEEDED: ("insufficient_quota", "budget_exceeded", None),
         Reason.KEY_BUDGET_EXCEEDED: ("insufficient_quota", "insufficient_quota", None),
         Reason.MODEL_NOT_FOUND: (INVALID_REQUEST, "model_not_found", "model"),
@@ -47,6 +50,7 @@ HIDDEN: Mapping[Reason, str] = MappingProxyType(
 
 
 ANTHROPIC_PATH, MODELS_PATH = "/v1/messages", "/v1/models"
+INPUT_PATHS = frozenset({"/v1/responses", "/v1/embeddings"})
 ANTHROPIC_TYPES: Mapping[int, str] = MappingProxyType(
     {
         401: "authentication_error",
@@ -107,6 +111,11 @@ def openai_body(problem: Problem) -> bytes:
     return orjson.dumps({"error": error})
 
 
+def with_input_body(problem: Problem) -> bytes:
+    """The problem for OpenAI's clients where the conversation is the field `input`."""
+    return openai_body(replace(problem, param="input") if problem.param == CONVERSATION else problem)
+
+
 def anthropic_body(problem: Problem) -> bytes:
     """The problem as Anthropic's clients read it; the code and the field stand beside what these know."""
     beside = {"code": problem.code, **({"param": problem.param} if problem.param else {})}
@@ -121,8 +130,9 @@ def anthropic_type(status: int) -> str:
 
 def render_for(path: str, incoming: Mapping[str, str]) -> Render:
     """How a request's problems are told, from the first look at it on. ``incoming`` has lower-case header names."""
-    whole_dialect = path == ANTHROPIC_PATH or path.startswith(f"{ANTHROPIC_PATH}/")
-    return anthropic_body if whole_dialect or speaks_anthropic(path, incoming) else openai_body
+    if path == ANTHROPIC_PATH or path.startswith(f"{ANTHROPIC_PATH}/") or speaks_anthropic(path, incoming):
+        return anthropic_body
+    return with_input_body if path in INPUT_PATHS else openai_body
 
 
 def speaks_anthropic(path: str, incoming: Mapping[str, str]) -> bool:

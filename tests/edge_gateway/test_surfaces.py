@@ -310,6 +310,17 @@ async def test_a_refusal_by_the_executor_names_the_field(open_house: Open) -> No
     assert (closing.outcome_class, closing.final) == (decision_pb2.OUTCOME_CLASS_LOCAL_CANCELLED, True)
 
 
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [("/v1/chat/completions", "messages"), ("/v1/responses", "input"), ("/v1/messages", "messages")],
+)
+async def test_a_conversation_too_long_is_named_by_its_field(house: House, path: str, field: str) -> None:
+    house.decision.refusal = ServiceError(Reason.CONTEXT_LENGTH_EXCEEDED, "too long")
+    body = {"model": "auto", "max_tokens": 9, "messages": HELLO, "input": "hi"}
+    answer = await post(house, path, body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
+
+
 # Embeddings
 
 
