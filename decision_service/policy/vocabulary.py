@@ -30,6 +30,7 @@ STRATEGIES = (
     "pipeline",
 )
 SEVERAL_CALLS = frozenset({"fusion", "pipeline"})
+SINGLE_SHAPE = tuple(name for name in STRATEGIES if name not in SEVERAL_CALLS)
 INTERNAL_STRATEGY = "quota-share"
 
 # Name or alias -> name.

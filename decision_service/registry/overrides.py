@@ -9,13 +9,12 @@ from typing import Any
 from decision_service.kernel.grammar import AUTO, AUTO_PREFIX, CHANNELS
 from decision_service.policy import TRUSTED, Known
 from decision_service.policy.fields import Reader, choice, each, flag, nearest, number, read_fields, shape
-from decision_service.policy.vocabulary import SEVERAL_CALLS, STRATEGIES
+from decision_service.policy.vocabulary import SINGLE_SHAPE
 from decision_service.registry.registry import Change, Registry, check_etag, get
 from decision_service.roster_source import Snapshot
 from decision_service.store.records import API_KEYS, OVERRIDES, OverrideRecord
 from service_kit.errors import invalid
 
-SINGLE_SHAPE = tuple(name for name in STRATEGIES if name not in SEVERAL_CALLS)
 MOST_CANDIDATES = 1_000
 CANDIDATE_FIELDS: Mapping[str, Reader] = {"excluded": flag, "multiplier": number(0, 1)}
 

@@ -22,7 +22,7 @@ from decision_service.kernel.roster import Roster
 from decision_service.policy import Known, parse_combos, parse_settings
 from decision_service.policy.fields import choice, each, flag, number, read_object, shape, text, whole
 from decision_service.policy.known import TRUSTED
-from decision_service.policy.vocabulary import STRATEGIES
+from decision_service.policy.vocabulary import SINGLE_SHAPE
 from decision_service.scenario.signals import SIGNALS, Signals, read_signals
 from service_kit.errors import invalid
 
@@ -231,7 +231,9 @@ def _overrides(rows: Sequence[Any], ids: set[str]) -> dict[tuple[str, str], Over
         given = read_object(raw, path, OVERRIDE_KEYS)
         key = (_name(given, "api_key_id", path), _channel(given, path))
         order = _optional(given, "order", path, each(text(800, least=1), 1_000))
-        strategy = _optional(given, "strategy", path, choice(("", *STRATEGIES)))
+        strategy = _optional(given, "strategy", path, choice(("", *SINGLE_SHAPE)))
+        if order and strategy:
+            raise invalid(f"{path}.strategy", shape(strategy), "nothing beside an order: either an order or a strategy")
         if order or strategy:
             found[key] = replace(found.get(key, Override()), order=order or (), strategy=strategy or "")
             continue

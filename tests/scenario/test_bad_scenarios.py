@@ -155,6 +155,12 @@ MISTAKES = [
     ("overrides.0.order", "groq/llama@c2", "overrides[0].order"),
     ("overrides.0.order", [5], "overrides[0].order[0]"),
     ("overrides.0.strategy", "luck", "overrides[0].strategy"),
+    ("overrides.0.strategy", "fusion", "overrides[0].strategy"),
+    (
+        "overrides",
+        [{"api_key_id": "k", "channel": "fast", "order": ["groq/llama@c2"], "strategy": "random"}],
+        "overrides[0].strategy",
+    ),
     ("state", [], "state"),
     ("state", {"scope": "auto"}, "state"),
     ("events", {}, "events"),
