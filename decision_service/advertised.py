@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from decision_service.kernel.grammar import AUTO, AUTO_PREFIX, CHANNELS, FLAT_IDS, VARIANT_IDS, auto_combo, glob_match
+from decision_service.kernel.grammar import AUTO, auto_combo, glob_match
 from decision_service.kernel.live import Member
 from decision_service.kernel.model import Combo
 from decision_service.kernel.state import RoutingState
-from decision_service.names import NameIndex
+from decision_service.names import channel_ids
 from omniroute.registry.v1 import registry_pb2 as pb
 
 OWNER = "omniroute"
@@ -35,17 +35,6 @@ def advertised(state: RoutingState, api_key_id: str) -> Iterator[pb.AdvertisedMo
     for name, members in by_model.items():
         if permitted(name, members[0].candidate.model):
             yield _advertised(name, "model", members[0].candidate.provider, members)
-
-
-def channel_ids(state: RoutingState) -> Iterator[str]:
-    """The advertised ids of channels; the `pro` ones go while paid models are hidden."""
-    for channel_id in (*VARIANT_IDS, *FLAT_IDS):
-        if not (state.roster.settings.hide_paid_models and _wants_paid(channel_id)):
-            yield channel_id
-
-
-def _wants_paid(channel_id: str) -> bool:
-    return channel_id != AUTO and CHANNELS[channel_id.removeprefix(AUTO_PREFIX)].tier == "pro"
 
 
 def _members(state: RoutingState, combo: Combo, api_key_id: str) -> Iterable[Member]:
@@ -80,10 +69,3 @@ def channels(state: RoutingState, api_key_id: str) -> Iterator[pb.Channel]:
             context_length=window,
             max_output_tokens=output,
         )
-
-
-def name_index(state: RoutingState) -> NameIndex:
-    """All names that a model string may be, for near matches."""
-    roster = state.roster
-    direct = (f"{c.provider}/{c.model}" for c in roster.pool)
-    return NameIndex((*roster.combos, *channel_ids(state), *direct, *roster.serving))

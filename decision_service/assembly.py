@@ -15,13 +15,13 @@ from sqlalchemy import Engine as Store
 from sqlalchemy.exc import SQLAlchemyError
 
 from decision_service import knowledge_sync
-from decision_service.advertised import advertised, channels, name_index
+from decision_service.advertised import advertised, channels
 from decision_service.catalog import Catalog, KnownProvider
 from decision_service.engine import Engine
 from decision_service.journal import Journal, JournalClosed, JournalFailed, JournalFull
 from decision_service.kernel.routers import RouterStrategy
 from decision_service.nadir import Nadir, StoredKeys, open_client
-from decision_service.names import NameIndex
+from decision_service.names import NameIndex, name_index
 from decision_service.plugins.calling import callable_by_the_kernel
 from decision_service.plugins.registration import installed
 from decision_service.policy.fields import http_url, secret

@@ -192,6 +192,8 @@ class Targets:
             base_url=endpoint.base_url,
             prompt=member.step.prompt,
             context_window=facts.context_window or 0,
+            max_output_tokens=facts.max_output or 0,
+            reasons=True if "reasoning" in facts.has else False if "reasoning" in facts.lacks else None,
             input_price=facts.input_price,
             output_price=facts.output_price,
             cached_input_price=facts.cached_input_price,

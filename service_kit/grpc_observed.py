@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, NoReturn
 
 import grpc.aio
 import structlog
+from google.protobuf.message import DecodeError
 from prometheus_client import Counter, Histogram
 
 from service_kit import calls
-from service_kit.errors import Reason, ServiceError, to_status
+from service_kit.errors import Reason, ServiceError, invalid, to_status
 from service_kit.metrics import REGISTRY
 
 Context = grpc.aio.ServicerContext[Any, Any]
+Decode = Callable[[Any], Any]
 Identity = tuple[tuple[str, str], ...]
 
 CALLS = Counter("omniroute_grpc_server_calls", "Finished calls.", ("method", "code"), registry=REGISTRY)
@@ -36,16 +38,41 @@ log = structlog.get_logger()
 def observed(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
     """The handler of ``package.Service/Method`` with all of that around it; the method may be plain or async."""
     meter = Meter(method)
-    decode, encode = handler.request_deserializer, handler.response_serializer
+    one, many, encode = _decoder(handler), _decoders(handler), handler.response_serializer
     match handler.request_streaming, handler.response_streaming:
         case False, False:
-            return grpc.unary_unary_rpc_method_handler(_unary(meter, handler.unary_unary), decode, encode)
+            return grpc.unary_unary_rpc_method_handler(_unary(meter, handler.unary_unary, one), None, encode)
         case True, False:
-            return grpc.stream_unary_rpc_method_handler(_unary(meter, handler.stream_unary), decode, encode)
+            return grpc.stream_unary_rpc_method_handler(_unary(meter, handler.stream_unary, many), None, encode)
         case False, _:
-            return grpc.unary_stream_rpc_method_handler(_stream(meter, handler.unary_stream), decode, encode)
+            return grpc.unary_stream_rpc_method_handler(_stream(meter, handler.unary_stream, one), None, encode)
         case _:
-            return grpc.stream_stream_rpc_method_handler(_stream(meter, handler.stream_stream), decode, encode)
+            return grpc.stream_stream_rpc_method_handler(_stream(meter, handler.stream_stream, many), None, encode)
+
+
+def _decoder(handler: grpc.RpcMethodHandler[Any, Any]) -> Decode:
+    """Decodes here, not in the server: bytes that are no message are then a refusal like any other."""
+    decode = handler.request_deserializer
+
+    def decoded(data: bytes) -> Any:
+        if decode is None:
+            return data
+        try:
+            return decode(data)
+        except DecodeError:
+            raise invalid("request", f"{len(data)} bytes that are no such message", "the method's message") from None
+
+    return decoded
+
+
+def _decoders(handler: grpc.RpcMethodHandler[Any, Any]) -> Decode:
+    decode = _decoder(handler)
+
+    async def decoded(messages: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async for data in messages:
+            yield decode(data)
+
+    return decoded
 
 
 class Meter:
@@ -62,7 +89,7 @@ class Meter:
         self._observe(time.perf_counter() - started)
 
 
-def _unary(meter: Meter, method: Any) -> Any:
+def _unary(meter: Meter, method: Any, decode: Decode) -> Any:
     is_async = inspect.iscoroutinefunction(method)
 
     async def call(request: Any, context: Context) -> Any:
@@ -70,7 +97,7 @@ def _unary(meter: Meter, method: Any) -> Any:
         code = grpc.StatusCode.OK
         identity = _enter(context)
         try:
-            response = method(request, context)
+            response = method(decode(request), context)
             return await response if is_async else response
         except BaseException as error:  # noqa: BLE001 - the edge of the process
             code = _code_of(error, context)
@@ -81,7 +108,7 @@ def _unary(meter: Meter, method: Any) -> Any:
     return call
 
 
-def _stream(meter: Meter, method: Any) -> Any:
+def _stream(meter: Meter, method: Any, decode: Decode) -> Any:
     if inspect.iscoroutinefunction(method):
         raise TypeError(f"{meter.method}: a method that answers with a stream must be an async generator")
 
@@ -91,7 +118,7 @@ def _stream(meter: Meter, method: Any) -> Any:
         identity = _enter(context)
         try:
             await context.send_initial_metadata(identity)
-            async with aclosing(method(request, context)) as responses:
+            async with aclosing(method(decode(request), context)) as responses:
                 async for response in responses:
                     yield response
         except BaseException as error:  # noqa: BLE001 - the edge of the process
@@ -128,6 +155,8 @@ async def _refuse(error: BaseException, context: Context, identity: Identity, me
     """End the call with the error's status; what no caller may see is logged, and answered without detail."""
     if isinstance(error, grpc.aio.AbortError) or not isinstance(error, Exception):
         raise error
+    if isinstance(error, grpc.aio.BaseError) and context.cancelled():
+        raise asyncio.CancelledError from error  # the caller left while something was written to it
     if isinstance(error, NotImplementedError):
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{meter.method} is not implemented", identity)
     if not isinstance(error, ServiceError):

@@ -112,7 +112,23 @@ class Quality:
         return 0.5 + min(1.0, self.samples / 50) * (clamp01(self.success - slow - odd) - 0.5)
 
 
-_FRACTIONS = frozenset({"error_rate", "failure_rate", "quality"})
+_FRACTIONS = frozenset({"error_rate", "quality"})
+
+
+def _believable(name: str, given: float) -> float | None:
+    """A value that is given instead of measured, as far as it can be one; None: it says nothing.
+
+    A failure rate outside 0..1 reads as no failures; a latency below 0 as unknown.
+    """
+    if name == "failure_rate":
+        return given if 0.0 <= given <= 1.0 else 0.0
+    if not isfinite(given):
+        return None
+    if name in _FRACTIONS:
+        return clamp01(given)
+    return given if given >= 0.0 else None
+
+
 _ODD = frozenset({OutcomeClass.MALFORMED, OutcomeClass.INTERRUPTED})
 
 
@@ -143,11 +159,8 @@ class TargetStatistics:
         self._mean_ms: float | None = None
         self._quality = Quality()
         self.live_error_rate: float | None = None
-        self.pinned = {
-            name: clamp01(x) if name in _FRACTIONS else max(0.0, x) for name, x in (pinned or {}).items() if isfinite(x)
-        }
-        if pinned and "failure_rate" in pinned:
-            self.pinned.setdefault("failure_rate", 0.0)
+        given = {name: _believable(name, x) for name, x in (pinned or {}).items()}
+        self.pinned = {name: x for name, x in given.items() if x is not None}
         self._refresh()
 
     def add(self, outcome: Outcome, now: int) -> None:

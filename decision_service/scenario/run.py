@@ -20,6 +20,7 @@ from decision_service.kernel.model import (
 from decision_service.kernel.observe import observe, target_id_of
 from decision_service.kernel.scoring import breakdown
 from decision_service.kernel.state import RoutingState
+from decision_service.names import name_index, with_near
 from decision_service.policy.fields import Reader, choice, flag, number, read_object, shape, text, whole
 from decision_service.policy.known import TRUSTED
 from decision_service.scenario.memory import apply_memory
@@ -76,7 +77,7 @@ class Simulation:
             decision = self.ask(raw, path)
         except Refused as refused:
             self.take(None)
-            return {"decision": number_, "error": self._refusal(refused)}
+            return {"decision": number_, "error": self._refusal(refused, str(raw["model"]))}
         shown = {"decision": number_, **answer(decision)}
         self.take(decision)
         return shown
@@ -96,9 +97,10 @@ class Simulation:
         if decision is not None:
             commit(self.state, decision, str(len(self.decisions) - 1))
 
-    def _refusal(self, refused: Refused) -> dict[str, Any]:
+    def _refusal(self, refused: Refused, model: str) -> dict[str, Any]:
         wait = None if refused.retry_at is None else max(0, refused.retry_at - self.now)
-        return {"reason": refused.reason, "message": refused.message, "retry_after_ms": wait}
+        near = name_index(self.state).near(model) if refused.reason == "MODEL_NOT_FOUND" else []
+        return {"reason": refused.reason, "message": with_near(refused.message, near), "retry_after_ms": wait}
 
     def report(self, raw: Any, path: str) -> None:
         given = read_object(raw, path, REPORT_KEYS)

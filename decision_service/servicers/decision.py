@@ -18,7 +18,7 @@ from decision_service.kernel.decide import scope_of
 from decision_service.kernel.eligible import unreachable
 from decision_service.kernel.model import Outcome, Refused
 from decision_service.nadir import EXPLAINED
-from decision_service.names import NameIndex
+from decision_service.names import NameIndex, with_near
 from decision_service.scenario.write import write_scenario
 from decision_service.servicers.deciding import Advise, Deciding, nobody
 from decision_service.servicers.overtaking import as_ready
@@ -67,9 +67,7 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
 
     def _with_near_names(self, error: ServiceError, model: str) -> ServiceError:
         if error.reason is Reason.MODEL_NOT_FOUND:
-            near = self._names().near(model)
-            if near:
-                error.message += f"; near matches: {', '.join(near)}"
+            error.message = with_near(error.message, self._names().near(model))
         return error
 
     async def DecideStream(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias, cast
 
 import grpc.aio
@@ -287,3 +287,25 @@ async def test_a_call_of_many_requests_and_one_answer_is_observed_too() -> None:
             await method(iter([]), timeout=5)
     await server.stop(0)
     assert error.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("method", ["Decide", "WatchDecisions", "DecideStream"])
+async def test_bytes_that_are_no_message_are_refused_like_any_bad_field(method: str) -> None:
+    async with serving() as server, open_channel(f"127.0.0.1:{server.port}") as channel:
+        path = f"/{SERVICE}/{method}"
+        nonsense = b"\xff" * 10
+        calls_by_method: dict[str, Callable[[], Awaitable[Any]]] = {
+            "Decide": lambda: channel.unary_unary(path, bytes)(nonsense, timeout=5),
+            "WatchDecisions": lambda: channel.unary_stream(path, bytes)(nonsense, timeout=5).read(),
+            "DecideStream": lambda: channel.stream_stream(path, bytes)(_one(nonsense), timeout=5).read(),
+        }
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await calls_by_method[method]()
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    told = from_rpc_error(error.value)
+    assert (told.reason, told.field) == (Reason.INVALID_FIELD, "request")
+    assert "class" not in told.message
+
+
+async def _one(message: bytes) -> AsyncIterator[bytes]:
+    yield message

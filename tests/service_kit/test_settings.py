@@ -59,7 +59,7 @@ def test_a_second_variable_is_read_when_the_first_is_not_set(environ: dict[str, 
 
 
 def test_an_error_names_the_variable_that_was_read() -> None:
-    with pytest.raises(SettingsError, match="^GO_FAST: got 'maybe'; allowed: true or false$"):
+    with pytest.raises(SettingsError, match=r"^GO_FAST: got 'maybe'; allowed: true or false$"):
         read(Sample, {"OMNIROUTE_NAME": "a", "GO_FAST": "maybe"})
 
 

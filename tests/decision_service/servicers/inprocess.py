@@ -14,10 +14,10 @@ import grpc
 import grpc_testing  # type: ignore[import-untyped]
 import orjson
 
-from decision_service.advertised import name_index
 from decision_service.catalog import Catalog
 from decision_service.engine import Engine
 from decision_service.journal import Journal
+from decision_service.names import name_index
 from decision_service.roster_source import RosterSource, Surroundings, parse_demo
 from decision_service.servicers.decision import DecisionServicer
 from decision_service.store.engine import open_engine
