@@ -134,6 +134,8 @@ async def serve(
             await _assemble(settings, environ, parts, started)
             await stop.wait()
     except (StoreError, VaultError, SQLAlchemyError, ServiceError) as error:
+        if str(error).startswith("OMNIROUTE_"):
+            raise SettingsError(str(error)) from None
         raise Fatal(f"the decision service cannot start: {error}") from None
 
 

@@ -37,7 +37,7 @@ class Vault:
         """``secret_key`` is any text of at least 16 characters. Raises VaultError."""
         if len(secret_key) < LEAST_KEY_CHARS:
             allowed = f"at least {LEAST_KEY_CHARS} characters"
-            raise VaultError(f"the secret key: got a secret of {len(secret_key)} characters; allowed: {allowed}")
+            raise VaultError(f"OMNIROUTE_SECRET_KEY: got a secret of {len(secret_key)} characters; allowed: {allowed}")
         self._cipher = AESGCM(_derived(secret_key, b"omniroute credentials"))
         self._key_digest = _derived(secret_key, b"omniroute api keys")
         self._check = _derived(secret_key, b"omniroute key check")

@@ -14,7 +14,7 @@ from edge_gateway.settings import is_loopback
 from omniroute.registry.v1 import registry_pb2
 from service_kit.errors import Reason, ServiceError
 
-KNOWN_S, WRONG_S, ANONYMOUS_S = 30.0, 5.0, 2.0
+KNOWN_S, WRONG_S, ANONYMOUS_S = 5.0, 5.0, 2.0
 # While the registry is away, whoever it let in stays let in this long.
 STALE_S = 900.0
 # How long a caller who was known before waits for the registry to say it again.

@@ -94,6 +94,7 @@ class Connection:
     ``models`` are the models that a channel's pool gets from it (empty: the provider's first catalogue model).
     ``closed``: it serves no others, where another connection of its provider lists what is asked for.
     ``usable`` says that a credential is present; ``usable_until`` is the end of an OAuth token that cannot be renewed.
+    ``standby``: it serves channels only while no other connection is usable.
     """
 
     id: str
@@ -104,6 +105,7 @@ class Connection:
     models: tuple[str, ...] = ()
     closed: bool = False
     account_tier: str = "standard"
+    standby: bool = False
 
 
 @dataclass(frozen=True, slots=True)

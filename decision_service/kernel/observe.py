@@ -8,7 +8,7 @@ from enum import StrEnum
 from math import isfinite
 
 from decision_service.kernel.apply import close_lease, end_ticket, open_lease
-from decision_service.kernel.blame import Ruling, backoff_of, rule
+from decision_service.kernel.blame import RULINGS, Ruling, backoff_of, rule
 from decision_service.kernel.health import (
     BREAKER_LIMITS,
     Failure,
@@ -54,7 +54,7 @@ def observe(state: RoutingState, outcome: Outcome, now: int) -> Reception:
     ticket.applied.add(outcome.attempt)
     member = ticket.chain[place]
     lease = _lease_of(ticket, place, outcome.attempt)
-    ruling = rule(outcome.outcome_class, outcome.http_status, outcome.model_scoped)
+    ruling = _ruling(ticket, outcome)
     moves = _moves_machines(ticket, member, lease, now)
     if moves:
         _fold_exclusion_probe(state, ticket, lease, ruling, now)
@@ -149,6 +149,14 @@ def place_of(ticket: Ticket, target_id: str, field: str = "target_id") -> int:
 def target_id_of(place: int) -> str:
     """The id of a place in a plan."""
     return str(place + 1)
+
+
+def _ruling(ticket: Ticket, outcome: Outcome) -> Ruling:
+    """A model that is not there for embeddings may well be there for chat: only the request was wrong."""
+    embeds = ticket.operation is Operation.EMBEDDINGS
+    if embeds and outcome.outcome_class is OutcomeClass.MODEL_NOT_FOUND:
+        return RULINGS[OutcomeClass.INVALID_REQUEST]
+    return rule(outcome.outcome_class, outcome.http_status, outcome.model_scoped)
 
 
 def _as_sampled(ticket: Ticket, outcome: Outcome) -> Outcome:

@@ -158,11 +158,11 @@ RecordsOf = Callable[[Candidate], Records]
 
 
 def _channel_units(roster: Roster, records: RecordsOf) -> Iterable[Unit]:
-    connections = roster.connections
-    for candidate in roster.pool:
-        connection = connections[candidate.provider, candidate.connection]
-        if connection.enabled and connection.usable:
-            yield Unit(CHANNEL_STEP, [Member(candidate, connection, records(candidate), CHANNEL_STEP)], candidate.id)
+    found = [(c, roster.connections[c.provider, c.connection]) for c in roster.pool]
+    served = [(c, connection) for c, connection in found if connection.enabled and connection.usable]
+    in_earnest = [(c, connection) for c, connection in served if not connection.standby]
+    for candidate, connection in in_earnest or served:
+        yield Unit(CHANNEL_STEP, [Member(candidate, connection, records(candidate), CHANNEL_STEP)], candidate.id)
 
 
 def _connections_of(step: Step, roster: Roster) -> Sequence[Connection]:

@@ -69,6 +69,7 @@ def _connection(record: records.ConnectionRecord, known: KnownProvider, environ:
         usable_until=credentials.usable_until(record),
         models=tuple(dict.fromkeys(chosen)),
         account_tier=record.account_tier,
+        standby=record.origin == credentials.DEMO,
     )
 
 

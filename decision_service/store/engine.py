@@ -58,12 +58,16 @@ def _url(database_url: str, data_dir: Path) -> URL:
     try:
         url = make_url(database_url)
     except ArgumentError:
-        raise StoreError("the database URL cannot be read; allowed: sqlite:///path or postgresql://...") from None
+        raise StoreError(
+            "OMNIROUTE_DATABASE_URL: cannot be read; allowed: sqlite:///path or postgresql://..."
+        ) from None
     backend = url.get_backend_name()
     if backend == "postgresql":
         return url.set(drivername="postgresql+psycopg")
     if backend != "sqlite" or not url.database or url.database == ":memory:":
-        raise StoreError(f"a database of kind {backend!r}; allowed: sqlite:///path or postgresql://...")
+        raise StoreError(
+            f"OMNIROUTE_DATABASE_URL: a database of kind {backend!r}; allowed: sqlite:///path or postgresql://..."
+        )
     return url
 
 

@@ -49,19 +49,27 @@ class DemoProvider:
 PROVIDERS = (
     DemoProvider(
         id="demo-fast",
-        models=(DemoModel("demo-fast-1", 3.0, 12.0, 200_000, 16_384, ("tools", "vision", "structured_output")),),
+        models=(
+            DemoModel(
+                "demo-fast-1", 3.0, 12.0, 200_000, 16_384, ("tools", "vision", "structured_output", "-embeddings")
+            ),
+        ),
         first_ms=60,
         word_ms=10,
     ),
     DemoProvider(
         id="demo-cheap",
-        models=(DemoModel("demo-cheap-1", 0.4, 1.6, 128_000, 8_192, ("tools", "structured_output")),),
+        models=(DemoModel("demo-cheap-1", 0.4, 1.6, 128_000, 8_192, ("tools", "structured_output", "-embeddings")),),
         first_ms=350,
         word_ms=30,
     ),
     DemoProvider(
         id="demo-flaky",
-        models=(DemoModel("demo-flaky-1", 0.1, 0.3, 128_000, 8_192, ("tools", "vision", "structured_output")),),
+        models=(
+            DemoModel(
+                "demo-flaky-1", 0.1, 0.3, 128_000, 8_192, ("tools", "vision", "structured_output", "-embeddings")
+            ),
+        ),
         first_ms=120,
         word_ms=15,
         script=(None, Fault.SERVER_ERROR, None, Fault.RATE_LIMITED, None, None, Fault.BROKEN_OFF, None),

@@ -196,7 +196,7 @@ def test_the_decision_service_is_told_of_them() -> None:
             "output_price": 12.0,
             "context_window": 200_000,
             "max_output_tokens": 16_384,
-            "capabilities": ["tools", "vision", "structured_output"],
+            "capabilities": ["tools", "vision", "structured_output", "-embeddings"],
         }
     ]
 
