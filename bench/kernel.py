@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from bench.figures import quantile
@@ -20,6 +21,8 @@ OUTCOMES_EACH = 20
 START = 1_800_000_000_000
 REQUEST = Request(model="auto", input_tokens=420, max_output_tokens=512, last_user_text="Refactor this function.")
 
+SILENT = replace(REQUEST, last_user_text="")
+
 
 def kernel(seconds: float) -> dict[str, Any]:
     """Figures by pool; microseconds."""
@@ -29,21 +32,33 @@ def kernel(seconds: float) -> dict[str, Any]:
 def _of_pool(pool: int, seconds: float) -> dict[str, Any]:
     state = learnt(pool)
     deciding: list[float] = []
+    silent: list[float] = []
+    traced: list[float] = []
     both: list[float] = []
     until, number = time.perf_counter() + seconds, 0
     while time.perf_counter() < until:
         now = START + number
         started = time.perf_counter()
+        decide(SILENT, state, Turn(now, number, Dice(number)))
+        silent.append(time.perf_counter() - started)
+        started = time.perf_counter()
         decision = decide(REQUEST, state, Turn(now, number, Dice(number)))
         decided = time.perf_counter()
+        decision.factors()
+        told = time.perf_counter()
         commit(state, decision, str(number))
-        both.append(time.perf_counter() - started)
+        both.append(time.perf_counter() - told + decided - started)
+        traced.append(told - started)
         deciding.append(decided - started)
         number += 1
     return {
         "decisions": number,
         "decide_p50_us": round(1e6 * quantile(deciding, 0.50), 1),
         "decide_p95_us": round(1e6 * quantile(deciding, 0.95), 1),
+        "without_text_p50_us": round(1e6 * quantile(silent, 0.50), 1),
+        "without_text_p95_us": round(1e6 * quantile(silent, 0.95), 1),
+        "with_factors_p50_us": round(1e6 * quantile(traced, 0.50), 1),
+        "with_factors_p95_us": round(1e6 * quantile(traced, 0.95), 1),
         "with_effect_p50_us": round(1e6 * quantile(both, 0.50), 1),
         "with_effect_p95_us": round(1e6 * quantile(both, 0.95), 1),
     }

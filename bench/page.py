@@ -38,8 +38,9 @@ def machine(found: Found) -> str:
 
 
 def kernel(found: Found) -> str:
-    header = ("pool", "decide p50", "p95", "with its effects p50", "p95", "decisions")
-    names = ("decide_p50_us", "decide_p95_us", "with_effect_p50_us", "with_effect_p95_us")
+    ways = {"decide": "decide", "no text": "without_text", "factors": "with_factors", "effects": "with_effect"}
+    header = ("pool", *(column for way in ways for column in (f"{way} p50", "p95")), "decisions")
+    names = [f"{way}_{quantile}_us" for way in ways.values() for quantile in ("p50", "p95")]
     return table(
         header,
         (

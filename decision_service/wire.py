@@ -10,12 +10,10 @@ from google.protobuf import timestamp_pb2
 
 from decision_service.kernel import model
 from decision_service.kernel.decide import Decision
-from decision_service.kernel.factors import FACTORS, Scene
 from decision_service.kernel.live import Member
 from decision_service.kernel.observe import target_id_of
 from decision_service.kernel.plan import Call, Plan
 from decision_service.kernel.pricing import estimate
-from decision_service.kernel.scoring import breakdown
 from decision_service.roster_source.snapshot import Endpoint
 from omniroute.decision.v1 import decision_pb2 as pb
 from service_kit.errors import ServiceError, invalid
@@ -221,7 +219,8 @@ class _TargetWriter:
 
 def _trace_out(trace: pb.Trace, decision: Decision) -> None:
     draft, scores = decision.draft, decision.draft.scores
-    scene = decision.scene() if scores else None
+    places = {member.id: place for place, member in enumerate(draft.scored)}
+    factors = decision.factors()
     trace.task_type = draft.task_type
     trace.weights_source = draft.weights_source
     trace.weights.update(draft.weights)
@@ -229,7 +228,12 @@ def _trace_out(trace: pb.Trace, decision: Decision) -> None:
     stops = {**decision.pool.rejected, **decision.rejected}
     for member in {m.id: m for m in (*decision.chain, *decision.pool.every)}.values():
         row = trace.candidates.add(rank=ranks.get(member.id))
-        _candidate_out(row, member, decision, scores, scene)
+        _candidate_out(row, member, decision)
+        if (place := places.get(member.id)) is not None:
+            row.score = draft.values[place]
+            values = {name: column[place] for name, column in factors.items()}
+            row.factors.update(values)
+            row.contributions.update({name: draft.weights[name] * value for name, value in values.items()})
         if member.id not in ranks:
             row.rejection.CopyFrom(rejection_out(stops.get(member.id, NO_PART), decision.turn.now))
     others = [m for m in decision.chain[1:] if m.id in scores]
@@ -239,18 +243,11 @@ def _trace_out(trace: pb.Trace, decision: Decision) -> None:
         trace.margin = scores[decision.chain[0].id] - scores[runner_up.id]
 
 
-def _candidate_out(
-    row: pb.CandidateTrace, member: Member, decision: Decision, scores: Mapping[str, float], scene: Scene | None
-) -> None:
-    draft, candidate = decision.draft, member.candidate
+def _candidate_out(row: pb.CandidateTrace, member: Member, decision: Decision) -> None:
+    candidate = member.candidate
     row.candidate, row.provider, row.model = candidate.id, candidate.provider, candidate.model
     row.connection_id = candidate.connection
     row.estimated_cost_usd = estimate(candidate, decision.request)
-    if scene is not None and candidate.id in scores:
-        row.score = scores[candidate.id]
-        factors = breakdown(member, scene)
-        row.factors.update(factors)
-        row.contributions.update({name: draft.weights[name] * factors[name] for name in FACTORS})
 
 
 def rejection_out(stop: model.Rejection, now: int) -> pb.Rejection:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from decision_service.kernel.controls import Wishes, adaptive_effort, read_controls
 from decision_service.kernel.draft import Ask, Draft, Effect, Readmit
 from decision_service.kernel.eligible import eligible, in_incident
-from decision_service.kernel.factors import Scene
 from decision_service.kernel.handoff import HandOff, hand_off
 from decision_service.kernel.health import Phase
 from decision_service.kernel.keys import Demand, KeyUsage, limited, over_limit
@@ -20,7 +19,7 @@ from decision_service.kernel.plan import Plan
 from decision_service.kernel.pool import Pool
 from decision_service.kernel.pricing import estimate, expected_tokens
 from decision_service.kernel.recall import pin_key, sticky
-from decision_service.kernel.scoring import scene_of
+from decision_service.kernel.scoring import factors_of
 from decision_service.kernel.screening import needs_of
 from decision_service.kernel.shapes import shaped
 from decision_service.kernel.state import RoutingState
@@ -108,9 +107,9 @@ class Decision:
     def effects(self) -> Sequence[Effect]:
         return self.draft.effects
 
-    def scene(self) -> Scene:
-        """What the scored members share, for an explanation; only before the decision takes effect."""
-        return scene_of(self.ask, self.draft)
+    def factors(self) -> dict[str, list[float]]:
+        """Every factor of the scored members, in their order; only before the decision takes effect."""
+        return factors_of(self.ask, self.draft)
 
 
 def decide(request: Request, state: RoutingState, turn: Turn, advice: Advice | None = None) -> Decision:

@@ -10,6 +10,7 @@ from decision_service.kernel.live import Member
 from decision_service.kernel.model import Advice, Combo, Rejection, Request, Turn
 from decision_service.kernel.pool import Pool
 from decision_service.kernel.recall import Pin
+from decision_service.kernel.sheet import Sheet
 from decision_service.kernel.state import RoutingState
 
 
@@ -111,7 +112,8 @@ class Draft:
     """A decision in the making: what a strategy adds beside the order.
 
     ``reason`` says in a few words why the first call is the first. ``values`` are the scores of ``scored``, place by
-    place; both are empty where a strategy does not score.
+    place; both are empty where a strategy does not score. ``sheet`` gave them, for the members at its ``places`` (None:
+    all); without one they were scored the long way.
     """
 
     reason: str = ""
@@ -123,6 +125,8 @@ class Draft:
     weights_source: str = ""
     scored: Sequence[Member] = ()
     values: Sequence[float] = ()
+    sheet: Sheet | None = None
+    places: Sequence[int] | None = None
     opened: list[str] = field(default_factory=list)
     rejected: dict[str, Rejection] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)

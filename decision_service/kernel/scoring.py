@@ -40,15 +40,28 @@ def score_units(units: Sequence[Unit], ask: Ask, draft: Draft) -> list[float]:
         sheet.sync(ask.state.log, now)
         places = None if len(units) == len(ask.pool.units) else [unit.place for unit in units]
         values = sheet.scores(places, request, now, winner)
+        draft.sheet, draft.places = sheet, places
     else:
         values = score(members, survey(members, request, draft.task_type, now, winner), draft.weights)
+        draft.sheet = None
     draft.scored, draft.values = members, values
     return values
 
 
 def scene_of(ask: Ask, draft: Draft) -> Scene:
     """The scene that a draft's members were scored in, for an explanation."""
-    request = ask.request
-    key = cache_key(request, ask.state.roster)
-    winner = rendezvous_winner(draft.scored, key) if key else ""
-    return survey(draft.scored, request, draft.task_type, ask.turn.now, winner)
+    return survey(draft.scored, ask.request, draft.task_type, ask.turn.now, _winner(ask, draft))
+
+
+def factors_of(ask: Ask, draft: Draft) -> dict[str, list[float]]:
+    """Every factor of the draft's scored members, in their order, for an explanation."""
+    if draft.sheet is not None:
+        return draft.sheet.factors(draft.places, ask.request, ask.turn.now, _winner(ask, draft))
+    scene = scene_of(ask, draft)
+    rows = [breakdown(member, scene) for member in draft.scored]
+    return {name: [row[name] for row in rows] for name in FACTORS}
+
+
+def _winner(ask: Ask, draft: Draft) -> str:
+    key = cache_key(ask.request, ask.state.roster)
+    return rendezvous_winner(draft.scored, key) if key else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
 
 from decision_service.kernel.factors import (
     BOOTSTRAP_P95_MS,
@@ -27,6 +28,8 @@ from decision_service.kernel.statistics import clamp01
 UNKNOWN = -1.0
 # What a row's base holds of the factors that are corrected at each decision.
 ASSUMED = {"health": 1.0, "sessionAvailability": 1.0, "resetWindowAffinity": 0.5}
+# Factors that only events change: an explanation has them kept. The others are told by column, or where they differ.
+EVENTFUL = ("quota", "taskFit", "tierPriority", "tierAffinity", "specificityMatch", "quality", "reliability")
 # Density of a provider's only connection, and of one among several while nothing is in flight.
 ALONE, IDLE = 0.5, 1.0
 
@@ -71,6 +74,7 @@ class Sheet:
         self._seen: int | None = None
         self._stale_at: int | None = None
         self._columns = Columns([], [], [], [], [])
+        self._eventful: dict[int, tuple[float, ...]] = {}
         self._index()
 
     def _index(self) -> None:
@@ -101,6 +105,7 @@ class Sheet:
         columns = self._columns
         for place in places:
             member = self._members[place]
+            self._eventful.pop(place, None)
             statistics = member.target.statistics
             alone = place not in self._crowds
             columns.bases[place] = self._base(member, ALONE if alone else IDLE, now)
@@ -138,6 +143,49 @@ class Sheet:
             + weights["quality"] * clamp01(statistics.quality)
             + weights["reliability"] * clamp01(statistics.reliability)
         )
+
+    # Explaining
+
+    def factors(
+        self, places: Sequence[int] | None, request: Request, now: int, cache_winner: str
+    ) -> dict[str, list[float]]:
+        """Every factor of the members at these places (None: of all), in their order, each in [0,1].
+
+        The long way is ``scoring.breakdown``, member by member.
+        """
+        members, columns = self._members, self._columns if places is None else self._columns.at(places)
+        scored = range(len(members)) if places is None else places
+        position = scored if places is None else {place: i for i, place in enumerate(places)}
+        here = position.__contains__
+        scene = survey((), request, self._task, now, cache_winner)
+        for place in filterfalse(self._eventful.__contains__, scored):
+            self._eventful[place] = tuple(clamp01(FACTORS[name](members[place], scene)) for name in EVENTFUL)
+        rows = [self._eventful[place] for place in scored]
+        table = dict(zip(EVENTFUL, map(list, zip(*rows, strict=True)), strict=True))
+        p95s, stds = _known(columns)
+        dearest, slowest, widest = max(0.001, *columns.costs), max(1.0, *p95s), max(0.001, *stds)
+        table["costInv"] = [1.0 - cost / dearest for cost in columns.costs]
+        table["latencyInv"] = [1.0 - p95 / slowest for p95 in p95s]
+        table["stability"] = [1.0 - std / widest for std in stds]
+        needed = scene.needed
+        table["contextAffinity"] = [
+            (1.0 - needed * i if needed * i < 1.0 else 0.0) if i else 0.5 for i in columns.inverses
+        ]
+        table["connectionDensity"] = [IDLE if place in self._crowds else ALONE for place in scored]
+        table["cacheAffinity"] = [0.0] * len(scored)
+        for name, differing in (
+            ("health", self._open),
+            ("sessionAvailability", self._oauth),
+            ("resetWindowAffinity", self._windowed),
+        ):
+            table[name] = [ASSUMED[name]] * len(scored)
+            for place in filter(here, differing):
+                table[name][position[place]] = clamp01(FACTORS[name](members[place], scene))
+        for place, density in self._densities(places):
+            table["connectionDensity"][position[place]] = density
+        for place in scored if cache_winner else ():
+            table["cacheAffinity"][position[place]] = FACTORS["cacheAffinity"](members[place], scene)
+        return {name: table[name] for name in FACTORS}
 
     # Scoring
 

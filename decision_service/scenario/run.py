@@ -18,7 +18,6 @@ from decision_service.kernel.model import (
     Turn,
 )
 from decision_service.kernel.observe import observe, target_id_of
-from decision_service.kernel.scoring import breakdown
 from decision_service.kernel.state import RoutingState
 from decision_service.names import name_index, with_near
 from decision_service.policy.fields import Reader, choice, flag, number, read_object, shape, text, whole
@@ -177,7 +176,7 @@ def _targets(decision: Decision) -> list[str]:
 def answer(decision: Decision) -> dict[str, Any]:
     """What a decide event puts out."""
     draft, now = decision.draft, decision.turn.now
-    scene = decision.scene() if draft.scored else None
+    factors = decision.factors()
     stops = {**decision.pool.rejected, **decision.rejected}
     return {
         "shape": decision.shape.value,
@@ -197,7 +196,7 @@ def answer(decision: Decision) -> dict[str, Any]:
         "ignored_controls": list(decision.ignored),
         "weights": dict(draft.weights),
         "scores": dict(draft.scores),
-        "factors": {m.id: breakdown(m, scene) for m in draft.scored} if scene else {},
+        "factors": {m.id: {name: column[i] for name, column in factors.items()} for i, m in enumerate(draft.scored)},
         "rejected": [
             {
                 "candidate": candidate,

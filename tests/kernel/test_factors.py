@@ -22,7 +22,6 @@ from decision_service.kernel.model import (
     Request,
 )
 from decision_service.kernel.pricing import actual, estimate, prices
-from decision_service.kernel.scoring import breakdown
 from decision_service.kernel.statistics import TargetStatistics
 from tests.kernel.rig import Rig, combo, parts, roster
 
@@ -37,9 +36,8 @@ def rig(facts: dict[str, ModelFacts] | None = None, **more: Any) -> Rig:
 def factor(over: Rig, name: str, **request: Any) -> list[float]:
     """A factor of the three candidates."""
     decision = over.ask(**request)
-    scene = decision.scene()
-    by_id = {member.id: breakdown(member, scene) for member in decision.draft.scored}
-    return [by_id[candidate][name] for candidate in (ONE, TWO, OTHER) if candidate in by_id]
+    by_id = {m.id: value for m, value in zip(decision.draft.scored, decision.factors()[name], strict=True)}
+    return [by_id[candidate] for candidate in (ONE, TWO, OTHER) if candidate in by_id]
 
 
 def near(*values: float) -> Any:

@@ -19,6 +19,7 @@ from decision_service.kernel.model import (
     ProviderClass,
     QuotaWindow,
 )
+from decision_service.kernel.scoring import breakdown, scene_of
 from tests.kernel.rig import Rig, combo, ids, roster
 
 THREE = ["p/m@a", "p/m@b", "q/m@c"]
@@ -46,6 +47,7 @@ def told(over: Rig) -> dict[str, Any]:
     return {
         "chain": ids(decision),
         "scores": decision.draft.scores,
+        "factors": decision.factors(),
         "rejected": dict(decision.rejected),
         "incident": decision.incident,
         "probe": decision.probe,
@@ -128,6 +130,22 @@ def test_what_is_kept_follows(change: str) -> None:
     over.state._pools.clear()
     assert warm == told(over)
     assert warm != before, "the change shows"
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_kept_factors_are_those_of_the_long_way(change: str) -> None:
+    over = rig()
+    for _ in range(3):
+        over.decide("busy")
+    told(over)
+    CHANGES[change](over)
+    for hint in (None, 5.0, 90.0):
+        decision = over.ask(session_id="mine", input_tokens=10, specificity=hint, prompt_cache_key="prefix")
+        draft, scene = decision.draft, scene_of(decision.ask, decision.draft)
+        assert draft.sheet is not None
+        rows = zip(*decision.factors().values(), strict=True)
+        for member, row in zip(draft.scored, rows, strict=True):
+            assert list(row) == pytest.approx(list(breakdown(member, scene).values()), abs=1e-12), member.id
 
 
 def test_more_changes_than_are_kept_are_none_lost() -> None:

@@ -8,7 +8,6 @@ from decision_service.kernel.decide import Decision
 from decision_service.kernel.live import Member
 from decision_service.kernel.model import Refused, Rejection, Shape
 from decision_service.kernel.plan import Call, Plan
-from decision_service.kernel.scoring import breakdown
 from docs_build.durations import spoken
 
 Row = tuple[str, str, str]
@@ -109,12 +108,11 @@ def _stop(name: str, stop: Rejection, now: int) -> Row:
 
 def explanation(decision: Decision) -> Iterator[str]:
     """The factors of every scored member beside their weights."""
-    scene, weights, members = decision.scene(), decision.draft.weights, decision.draft.scored
-    factors = [breakdown(member, scene) for member in members]
+    factors, weights, members = decision.factors(), decision.draft.weights, decision.draft.scored
     table = [["factor", "weight", *(member.id for member in members)]]
     for name, weight in weights.items():
         if weight:
-            table.append([name, f"{weight:.4f}", *(f"{values[name]:.4f}" for values in factors)])
+            table.append([name, f"{weight:.4f}", *(f"{value:.4f}" for value in factors[name])])
     table.append(["score", "", *(f"{value:.4f}" for value in decision.draft.values)])
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     for row in table:
