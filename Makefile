@@ -88,7 +88,7 @@ transcripts: $(DEV_READY) ## write tests/transcripts anew with what the kernel d
 	@$(BIN)/python -m tests.transcripts
 
 bench-beside: $(DEV_READY) ## the kernel beside LiteLLM's Router, which gets an environment of its own
-	@test -x .venv-litellm/bin/litellm || { $(PYTHON) -m venv .venv-litellm && .venv-litellm/bin/pip install -q litellm; }
+	@test -x .venv-litellm/bin/litellm || { $(BIN)/python -m venv .venv-litellm && .venv-litellm/bin/pip install -q litellm; }
 	@$(BIN)/python -m bench.beside .venv-litellm/bin/python
 
 bench: $(DEV_READY) ## benchmarks; the last line is one JSON object of figures

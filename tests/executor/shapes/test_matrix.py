@@ -45,8 +45,8 @@ from tests.executor.upstream import (
     stream,
 )
 
-TIMEOUT_MS = 250
-LATER_S = 1.0  # than every fault shows, so that the bad target's outcome is not the panel's last
+TIMEOUT_MS = 1_000
+LATER_S = 2.5  # than every fault shows, so that the bad target's outcome is not the panel's last
 
 
 def by_mode(plain: Script, streamed: Script) -> Script:
