@@ -48,6 +48,7 @@ test: $(DEV_READY) ## the suite of CI
 	@$(BIN)/python -m pytest -m "not full" -n 2 --dist loadfile -q
 
 test-full: $(DEV_READY) ## the long tests too
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --group full
 	@$(BIN)/python -m pytest -q
 
 check: check-format check-lint check-types check-imports check-protos docs-check ## format, lint, types, imports, contract, docs
