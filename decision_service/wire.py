@@ -218,7 +218,7 @@ class _TargetWriter:
 
 
 def _trace_out(trace: pb.Trace, decision: Decision) -> None:
-    draft, scores = decision.draft, decision.draft.scores
+    draft = decision.draft
     places = {member.id: place for place, member in enumerate(draft.scored)}
     factors = decision.factors()
     trace.task_type = draft.task_type
@@ -236,11 +236,12 @@ def _trace_out(trace: pb.Trace, decision: Decision) -> None:
             row.contributions.update({name: draft.weights[name] * value for name, value in values.items()})
         if member.id not in ranks:
             row.rejection.CopyFrom(rejection_out(stops.get(member.id, NO_PART), decision.turn.now))
-    others = [m for m in decision.chain[1:] if m.id in scores]
-    if others:
-        runner_up = max(others, key=lambda m: scores[m.id])
+    first = decision.chain[0]
+    others = [m for m in decision.chain[1:] if m.id in places]
+    if others and first.id in places:
+        runner_up = max(others, key=lambda m: draft.values[places[m.id]])
         trace.runner_up = runner_up.id
-        trace.margin = scores[decision.chain[0].id] - scores[runner_up.id]
+        trace.margin = draft.values[places[first.id]] - draft.values[places[runner_up.id]]
 
 
 def _candidate_out(row: pb.CandidateTrace, member: Member, decision: Decision) -> None:

@@ -125,8 +125,10 @@ def test_scores_are_the_sum_of_the_factors_and_all_are_in_bounds(
     scene = survey(members, result.request, draft.task_type, rig.now, winner)
     slowly = dict(zip((m.id for m in members), score(members, scene, draft.weights), strict=True))
     assert draft.scores == pytest.approx(slowly, abs=1e-9)
-    for member in members:
+    table = result.factors()
+    for place, member in enumerate(members):
         factors = breakdown(member, scene)
+        assert {name: column[place] for name, column in table.items()} == pytest.approx(factors, abs=1e-9)
         assert all(0.0 <= value <= 1.0 for value in factors.values()), factors
         by_hand = sum(draft.weights[name] * value for name, value in factors.items())
         assert draft.scores[member.id] == pytest.approx(by_hand, abs=1e-9)

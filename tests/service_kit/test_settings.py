@@ -31,14 +31,14 @@ def test_every_type_is_read() -> None:
         "OMNIROUTE_PORT": "8080",
         "OMNIROUTE_RATE": "0.25",
         "OMNIROUTE_LOUD": "Yes",
-        "OMNIROUTE_FOLDER": "/tmp/x",
+        "OMNIROUTE_FOLDER": "/somewhere/x",
         "OMNIROUTE_LIMIT": "7",
         "OMNIROUTE_HOSTS": "a, b,,c",
         "OMNIROUTE_NUMBERS": "1,2",
         "OMNIROUTE_LEVEL": "debug",
         "OTHER_PORT": "9",
     }
-    expected = Sample("a", 8080, 0.25, True, Path("/tmp/x"), 7, ("a", "b", "c"), (1, 2), "debug")
+    expected = Sample("a", 8080, 0.25, True, Path("/somewhere/x"), 7, ("a", "b", "c"), (1, 2), "debug")
     assert read(Sample, environ) == expected
 
 
