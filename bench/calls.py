@@ -68,14 +68,16 @@ class Client:
         for connection in self._connections:
             connection.close()
 
-    def calls(self, path: str, message: Message) -> Work:
-        """One kind of call, again and again."""
+    def calls(self, path: str, message: Message, well: bytes = b"") -> Work:
+        """One kind of call, again and again; an answer that does not hold ``well`` is a failure."""
         headers, connections = http2.call_headers(path), self._connections
 
         def work(slot: int, ended: Ended) -> None:
             started = time.perf_counter()
             connections[slot % len(connections)].call(
-                headers, message(), lambda answer: ended(time.perf_counter() - started if answer else FAILED)
+                headers,
+                message(),
+                lambda answer: ended(time.perf_counter() - started if answer and well in answer else FAILED),
             )
 
         return work

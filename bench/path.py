@@ -20,6 +20,7 @@ from bench.processes import Process, free_ports, listening, running
 
 POOL = 10
 CONCURRENCIES = (1, 32)
+EVENTS = 20
 PROMPT = "Write a short note about the tides, with one example. " * 6
 
 
@@ -27,7 +28,7 @@ async def path(pace: Pace, cores: set[int], where: Path) -> dict[str, Any]:
     """Figures by kind of answer, load and way."""
     upstream_port, *ports = free_ports(6)
     with ExitStack() as parts:
-        upstream = parts.enter_context(running("bench.upstream", (str(upstream_port),), {}, cores, where))
+        upstream = parts.enter_context(running("bench.upstream", (str(upstream_port), str(EVENTS)), {}, cores, where))
         await listening(upstream, upstream_port)
         base_url = f"http://127.0.0.1:{upstream_port}/v1"
         chain = parts.enter_context(services.whole_chain(POOL, ports, cores, where, base_url))

@@ -1,4 +1,4 @@
-"""A fake provider that answers at once. ``python -m bench.upstream PORT``."""
+"""A fake provider that answers at once. ``python -m bench.upstream PORT EVENTS``, so many to a stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import cast
 import orjson
 import uvloop
 
-EVENTS = 20
 CHUNK = {"id": "chatcmpl-bench", "object": "chat.completion.chunk", "created": 1, "model": "model-0"}
 ANSWER = orjson.dumps(
     {
@@ -39,7 +38,8 @@ END = event({}, "stop") + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 class Upstream(asyncio.Protocol):
     """Just enough HTTP to answer POSTs on a connection that stays open."""
 
-    def __init__(self) -> None:
+    def __init__(self, events: int) -> None:
+        self._events = events
         self._buffer = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -60,7 +60,7 @@ class Upstream(asyncio.Protocol):
         self._buffer = rest[length:]
         if b'"stream":true' in rest[:length]:
             self._transport.write(STREAM_HEAD)
-            self._word(EVENTS)
+            self._word(self._events)
         else:
             self._transport.write(PLAIN)
 
@@ -73,10 +73,10 @@ class Upstream(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._word, left - 1)
 
 
-async def main(port: int) -> None:
-    server = await asyncio.get_running_loop().create_server(Upstream, "127.0.0.1", port)
+async def main(port: int, events: int) -> None:
+    server = await asyncio.get_running_loop().create_server(lambda: Upstream(events), "127.0.0.1", port)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    uvloop.run(main(int(sys.argv[1])))
+    uvloop.run(main(int(sys.argv[1]), int(sys.argv[2])))

@@ -139,4 +139,5 @@ class Completions:
             deadline_ms=max(1, round(1000 * left_s)),
             effort=decision.effort,
             client_headers=ask.client_headers,
+            batches=True,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import suppress
 
 import grpc
@@ -52,7 +52,7 @@ class Relay:
 
     async def run(self, events: AsyncIterable[executor_pb2.ExecuteResponse]) -> None:
         """Relay until the executor is done or the stream's end marker went out. Raises Refused and grpc.RpcError."""
-        async for event in events:
+        async for event in single(events):
             match event.WhichOneof("event"):
                 case "chunk":
                     await self._chunk(event.chunk.data)
@@ -90,7 +90,7 @@ class Relay:
         """Take in what follows the end of the answer, up to the end of the call."""
         with suppress(TimeoutError, grpc.RpcError):
             async with asyncio.timeout(TAIL_S):
-                async for event in events:
+                async for event in single(events):
                     if event.HasField("done"):
                         self._done(event.done)
                     else:
@@ -141,3 +141,13 @@ class Relay:
         if self._head is not None and not self._exchange.started:
             self._head.attempts = max(self._head.attempts, done.attempts)
             self._head.cost_usd = done.cost_usd
+
+
+async def single(responses: AsyncIterable[executor_pb2.ExecuteResponse]) -> AsyncIterator[executor_pb2.ExecuteResponse]:
+    """Each event by itself, also those that came as a batch."""
+    async for response in responses:
+        if response.HasField("batch"):
+            for event in response.batch.events:
+                yield event
+        else:
+            yield response

@@ -36,9 +36,8 @@ def text_of(content: Any) -> str:
     return content if content.strip() else ""
 
 
-def streamed(call: Call, answer: Answer, usage: Usage, cost_usd: float) -> tuple[bytes, bytes]:
-    """A whole answer as a stream for the client: what it says, and what the stream ends with."""
+def streamed(call: Call, answer: Answer, usage: Usage, cost_usd: float) -> bytes:
+    """A whole answer as a stream for the client."""
     events = chat.as_events(answer.body)
     relay = Relay(ChunkReader(), CLIENTS[call.client].writer(call, as_it_is=False), len(events))
-    said_in_stream = relay.feed(events)
-    return said_in_stream, relay.tail(usage, cost_usd)
+    return relay.feed(events) + relay.tail(usage, cost_usd)

@@ -105,7 +105,7 @@ class _Visit:
         self._quota: tuple[QuotaWindow, ...] = ()
         self._ttft_ms = 0
         self._answer: Answer | None = None
-        self._first_out = b""
+        self._out = b""  # for the client, not sent yet
 
     async def until_content(self) -> Failure | None:
         """Up to a whole plain answer, or to the first content of a stream."""
@@ -124,9 +124,12 @@ class _Visit:
             return failures.failure(C.LOCAL_CANCELLED, str(error))
 
     async def pass_on(self, sink: Sink) -> Failure | None:
-        """From the first content to the end. The time that the client takes to read is not the upstream's."""
-        await self._send_on(sink, self._first_out)
+        """From the first content on; what came with the end goes out with it.
+
+        The time that the client takes to read is not the upstream's.
+        """
         while self.relay.is_open:
+            await self._send_on(sink)
             try:
                 data = await self._read(self._slot.deadline)
             except TimeoutError:
@@ -135,7 +138,7 @@ class _Visit:
                 if not self.relay.finish_reason:
                     return failures.failure(C.INTERRUPTED, str(fault), http_status=self._status)
                 data = b""  # the answer was whole; only the connection broke
-            await self._send_on(sink, self._relayed(data))
+            self._out = self._relayed(data)
         if self.relay.no_answer is None:
             self._is_read = True
             return None
@@ -171,8 +174,8 @@ class _Visit:
         if not relay.is_committed:
             return Ended(record, answer)
         if failure is not None:
-            return Ended(record, tail=relay.error(failure))
-        return Ended(record, tail=relay.tail(usage, self._slot.spent_usd + record.cost_usd))
+            return Ended(record, tail=self._out + relay.error(failure))
+        return Ended(record, tail=self._out + relay.tail(usage, self._slot.spent_usd + record.cost_usd))
 
     async def _exchange(self) -> Failure | None:
         self._prepared = self._prepare()
@@ -252,9 +255,9 @@ class _Visit:
 
     async def _hold(self, opening: bytes) -> Failure | None:
         """Feed the relay until the stream has content or fails."""
-        self._first_out = self._relayed(opening)
+        self._out = self._relayed(opening)
         while self.relay.state is State.HOLDING:
-            self._first_out = self._relayed(await self._read(self._slot.until))
+            self._out = self._relayed(await self._read(self._slot.until))
         if self.relay.is_committed:
             self._ttft_ms = max(1, self._elapsed_ms())
             return None
@@ -269,15 +272,16 @@ class _Visit:
         async with self._means.drain.scope(until):
             return await self._response.read()
 
-    async def _send_on(self, sink: Sink, data: bytes) -> None:
+    async def _send_on(self, sink: Sink) -> None:
+        data, self._out = self._out, b""
         if data:
-            telemetry.STREAM_BYTES.inc(len(data))
             await sink(Chunk(data))
             self._quiet_since = self._clock()
 
     def _relayed(self, data: bytes) -> bytes:
         before = self.relay.progress
         out = self.relay.feed(data) if data else self.relay.close()
+        telemetry.STREAM_BYTES.inc(len(out))
         if self.relay.progress != before:
             self._quiet_since = self._clock()
         return out

@@ -14,17 +14,17 @@ PLAIN_HEADERS = (("content-type", "application/json"),)
 PIECE_BYTES = 256 * 1024
 
 
-async def deliver(run: Run, result: Result) -> None:
-    """Send what is still to be sent of an answer or a problem.
+async def deliver(run: Run, result: Result, *, closing: bool) -> None:
+    """Send what is still to be sent of an answer or a problem; ``closing``: the end of the execution follows at once.
 
     The outcome of an attempt goes out before the end of its answer: whoever has the end knows that it was served.
     """
     if isinstance(result, Problem):
-        await _problem(run, result)
+        await _problem(run, result, closing=closing)
     elif result.attempt.committed:
-        await run.sink(Chunk(result.tail))
+        await run.sink(Chunk(result.tail, closing))
     elif result.answer is not None:
-        await _answer(run, result, result.answer)
+        await _answer(run, result, result.answer, closing=closing)
 
 
 def done(run: Run, result: Result, besides_usd: float = 0.0) -> Done:
@@ -35,26 +35,26 @@ def done(run: Run, result: Result, besides_usd: float = 0.0) -> Done:
     return Done(result.attempt.usage, cost_usd, attempts)
 
 
-async def _problem(run: Run, problem: Problem) -> None:
+async def _problem(run: Run, problem: Problem, *, closing: bool) -> None:
     tally = run.tally
     await run.sink(Head(problem.status, problem.headers, None, len(tally.ended), tally.cost_usd, problem.code))
-    await send_pieces(run, CLIENTS[run.call.client].problem(problem))
+    await send_pieces(run, CLIENTS[run.call.client].problem(problem), closing=closing)
 
 
-async def _answer(run: Run, ended: Ended, answer: Answer) -> None:
+async def _answer(run: Run, ended: Ended, answer: Answer, *, closing: bool) -> None:
     """A whole answer in the form that the client asked for."""
     tally, call = run.tally, run.call
     headers = STREAM_HEADERS if call.stream else PLAIN_HEADERS
     await run.sink(Head(200, headers, ended.attempt.target, len(tally.ended), tally.cost_usd))
     if not call.stream:
-        await send_pieces(run, CLIENTS[call.client].answer(call, answer))
+        await send_pieces(run, CLIENTS[call.client].answer(call, answer), closing=closing)
         return
-    said, tail = answers.streamed(call, answer, ended.attempt.usage, tally.cost_usd)
-    await send_pieces(run, said)
-    await run.sink(Chunk(tail))
+    said = answers.streamed(call, answer, ended.attempt.usage, tally.cost_usd)
+    await send_pieces(run, said, closing=closing)
 
 
-async def send_pieces(run: Run, data: bytes) -> None:
+async def send_pieces(run: Run, data: bytes, *, closing: bool = False) -> None:
     """Bytes of an answer, in messages of a size that the wire takes."""
     for start in range(0, len(data), PIECE_BYTES):
-        await run.sink(Chunk(data[start : start + PIECE_BYTES]))
+        end = start + PIECE_BYTES
+        await run.sink(Chunk(data[start:end], closing and end >= len(data)))

@@ -13,6 +13,6 @@ async def execute(run: Run, plan: Plan) -> None:
     """Carry the plan out: outcomes, the client's answer, a summary where one was asked for, and the end."""
     async with handoff.making(run, plan) as summary:
         result = await run.carry(handoff.handed_over(run, plan.hand_off), plan)
-        await deliver(run, result)
+        await deliver(run, result, closing=not summary.is_awaited)
         besides_usd = 0.0 if isinstance(result, Problem) else await summary.send()
     await run.sink(done(run, result, besides_usd))

@@ -233,9 +233,10 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Bytes for the client."""
+    """Bytes for the client. ``closing``: the last ones, and the end of the execution follows at once."""
 
     data: bytes
+    closing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,4 +269,19 @@ class Done:
 
 
 Event = Head | Chunk | Report | Summary | Done
+
+
+def is_followed(event: Event) -> bool:
+    """Whether the next event comes with no wait in between: after a head, after the last outcome, before the end."""
+    match event:
+        case Head():
+            return True
+        case Report():
+            return event.final and not event.decision_id
+        case Chunk():
+            return event.closing
+        case _:
+            return False
+
+
 Sink = Callable[[Event], Awaitable[None]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sized
+from functools import lru_cache
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
@@ -148,14 +149,18 @@ def _target_in(target: decision_pb2.Target, field: str) -> Target:
 
 
 def _base_url_in(text: str, field: str) -> str:
-    try:
-        parts = urlsplit(text)
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        is_usable = False
-    if not is_usable:
+    if not _is_address(text):
         raise invalid(field, f"{len(text)} characters that are no such address", "an http or https URL")
     return text.rstrip("/")
+
+
+@lru_cache(maxsize=4096)
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
 
 
 def _prices_in(target: decision_pb2.Target) -> Prices:

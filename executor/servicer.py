@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-import grpc.aio
 import structlog
 
 from executor import shapes, telemetry, wire
 from executor.attempt import Means
 from executor.chain import Run
 from executor.execution import execute
-from executor.model import Call, Event, Operation, Shape, Sink
+from executor.model import Call, Operation, Shape
+from executor.outlet import Context, Outlet
 from executor.plan import Plan
 from executor.plan_wire import plan_in
 from omniroute.executor.v1 import executor_pb2_grpc
-from omniroute.executor.v1.executor_pb2 import ExecuteRequest, ExecuteResponse
+from omniroute.executor.v1.executor_pb2 import ExecuteRequest
 from service_kit import calls
 from service_kit.errors import Reason, ServiceError, invalid
 
@@ -25,8 +25,6 @@ from service_kit.errors import Reason, ServiceError, invalid
 DEADLINE_MARGIN_S = 0.1
 LAST_WRITES_S = 2.0  # after the deadline, for a caller that reads slowly
 BUSY_RETRY_MS = 1_000
-
-Context = grpc.aio.ServicerContext[ExecuteRequest, ExecuteResponse]
 
 log = structlog.get_logger()
 
@@ -43,13 +41,15 @@ class ExecutorServicer(executor_pb2_grpc.ExecutorServiceServicer):
     def refuse(self) -> None:
         self._is_refusing = True
 
-    async def Execute(self, request: ExecuteRequest, context: Context) -> AsyncIterator[ExecuteResponse]:
+    # Events go out by `write`, so that a cancelled call is cancelled inside the attempt, wherever it stands.
+    async def Execute(self, request: ExecuteRequest, context: Context) -> None:  # type: ignore[override]
         plan = plan_in(request.plan)
         identity = calls.CURRENT.get()
         call = wire.call_in(request, identity.traceparent, identity.request_id, self._means.wall())
         _check(call, plan)
         deadline = _deadline(request.deadline_ms, context.time_remaining())
-        run = Run(self._means, call, deadline, _sink(context, call.decision_id, deadline), shapes.carry)
+        sink = Outlet(context, call.decision_id, deadline + LAST_WRITES_S, batches=request.batches).send
+        run = Run(self._means, call, deadline, sink, shapes.carry)
         told = {"decision_id": call.decision_id, "shape": plan.shape.value}
         with self._admitted():
             try:
@@ -58,11 +58,6 @@ class ExecutorServicer(executor_pb2_grpc.ExecutorServiceServicer):
                 log.info("client hung up", **told, status=499, ended_attempts=len(run.tally.ended))
                 raise
         log.info("executed", **told, attempts=len(run.tally.ended), outcome=_outcome(run))
-        # Events go out by `write`, so that a cancelled call is cancelled inside the attempt, wherever it stands. Of the
-        # generator that gRPC takes here, there is nothing left to give.
-        nothing: tuple[ExecuteResponse, ...] = ()
-        for response in nothing:
-            yield response
 
     @contextmanager
     def _admitted(self) -> Iterator[None]:
@@ -79,22 +74,6 @@ class ExecutorServicer(executor_pb2_grpc.ExecutorServiceServicer):
         finally:
             self._running -= 1
             telemetry.EXECUTIONS.dec()
-
-
-def _sink(context: Context, decision_id: str, deadline: float) -> Sink:
-    turn = asyncio.Lock()  # calls that run at once take turns
-
-    async def sink(event: Event) -> None:
-        try:
-            async with asyncio.timeout_at(deadline + LAST_WRITES_S), turn:
-                await context.write(wire.event_out(event, decision_id))
-        except TimeoutError as error:
-            raise ServiceError(Reason.UNAVAILABLE, "the caller takes no more events") from error
-        except grpc.aio.BaseError as error:
-            # The client left in this moment; the cancellation that says so is on its way.
-            raise asyncio.CancelledError from error
-
-    return sink
 
 
 def _check(call: Call, plan: Plan) -> None:

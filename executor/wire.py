@@ -112,6 +112,10 @@ def event_out(event: Event, decision_id: str) -> executor_pb2.ExecuteResponse:
             return executor_pb2.ExecuteResponse(done=_done_out(event))
 
 
+def batch_out(events: list[executor_pb2.ExecuteResponse]) -> executor_pb2.ExecuteResponse:
+    return executor_pb2.ExecuteResponse(batch=executor_pb2.Batch(events=events))
+
+
 def _head_out(head: Head) -> executor_pb2.Head:
     target = head.target
     return executor_pb2.Head(

@@ -109,8 +109,12 @@ def _unary(meter: Meter, method: Any, decode: Decode) -> Any:
 
 
 def _stream(meter: Meter, method: Any, decode: Decode) -> Any:
+    """Around an async generator of responses, or a coroutine that writes them itself.
+
+    The head of a generator's stream goes out before its first response, which may be long in coming.
+    """
     if inspect.iscoroutinefunction(method):
-        raise TypeError(f"{meter.method}: a method that answers with a stream must be an async generator")
+        return _unary(meter, method, decode)
 
     async def call(request: Any, context: Context) -> AsyncIterator[Any]:
         started = time.perf_counter()

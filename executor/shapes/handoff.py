@@ -54,6 +54,11 @@ class Making:
         self._run = run
         self._task = task
 
+    @property
+    def is_awaited(self) -> bool:
+        """``send`` may take a while."""
+        return self._task is not None
+
     async def send(self) -> float:
         """Send it if it is there within a moment, with its outcome; what it cost in USD.
 

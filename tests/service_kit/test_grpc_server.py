@@ -17,7 +17,7 @@ from service_kit.errors import Reason, ServiceError, from_rpc_error
 from service_kit.grpc_client import open_channel
 from service_kit.grpc_server import start_server
 from service_kit.lifecycle import Fatal
-from tests.service_kit.servicer import SECRET, SERVICE, calling, obliging, serving
+from tests.service_kit.servicer import ERRORS, SECRET, SERVICE, calling, obliging, serving
 
 Stub: TypeAlias = "decision_pb2_grpc.DecisionServiceAsyncStub"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -260,15 +260,26 @@ async def test_an_old_connection_is_renewed_without_a_failed_call() -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_method_that_writes_instead_of_yielding_is_refused_at_registration() -> None:
+@pytest.mark.parametrize(("combo", "reason"), [("invalid", Reason.INVALID_FIELD), ("unexpected", Reason.INTERNAL)])
+async def test_a_method_may_write_its_stream_instead_of_yielding_it(combo: str, reason: Reason) -> None:
     class Writing(decision_pb2_grpc.DecisionServiceServicer):
         async def WatchDecisions(self, request: Any, context: Any) -> None:  # type: ignore[override]
-            pass
+            await context.write(decision_pb2.WatchDecisionsResponse())
+            if request.combo:
+                raise ERRORS[request.combo]
 
     writing: Any = Writing
-    with pytest.raises(TypeError, match=r"WatchDecisions: .* async generator"):
-        async with serving(writing()):
-            pass
+    async with serving(writing()) as server, calling(server.port) as stub:
+        request = decision_pb2.WatchDecisionsRequest
+        call = stub.WatchDecisions(request(), metadata=((calls.REQUEST_ID, "r-3"),))
+        assert len([response async for response in call]) == 1
+        assert dict(await call.trailing_metadata())[calls.REQUEST_ID] == "r-3"
+        broken = stub.WatchDecisions(request(combo=combo))
+        assert await broken.read() == decision_pb2.WatchDecisionsResponse()
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await broken.read()
+    assert from_rpc_error(error.value).reason is reason
+    assert SECRET not in str(error.value)
 
 
 async def test_a_call_of_many_requests_and_one_answer_is_observed_too() -> None:

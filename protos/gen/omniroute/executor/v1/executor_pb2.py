@@ -25,31 +25,33 @@ _sym_db = _symbol_database.Default()
 from omniroute.decision.v1 import decision_pb2 as omniroute_dot_decision_dot_v1_dot_decision__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$omniroute/executor/v1/executor.proto\x12\x15omniroute.executor.v1\x1a$omniroute/decision/v1/decision.proto\"\xc1\x02\n\x0e\x45xecuteRequest\x12\x13\n\x0b\x64\x65\x63ision_id\x18\x01 \x01(\t\x12)\n\x04plan\x18\x02 \x01(\x0b\x32\x1b.omniroute.decision.v1.Plan\x12\x33\n\toperation\x18\x03 \x01(\x0e\x32 .omniroute.decision.v1.Operation\x12<\n\x0e\x63lient_dialect\x18\x04 \x01(\x0e\x32$.omniroute.executor.v1.ClientDialect\x12\x0c\n\x04\x62ody\x18\x05 \x01(\x0c\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x07 \x01(\r\x12\x0e\n\x06\x65\x66\x66ort\x18\x08 \x01(\t\x12\x35\n\x0e\x63lient_headers\x18\t \x03(\x0b\x32\x1d.omniroute.executor.v1.Header\"\x91\x02\n\x0f\x45xecuteResponse\x12+\n\x04head\x18\x01 \x01(\x0b\x32\x1b.omniroute.executor.v1.HeadH\x00\x12-\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1c.omniroute.executor.v1.ChunkH\x00\x12\x39\n\x08hand_off\x18\x03 \x01(\x0b\x32%.omniroute.executor.v1.HandOffSummaryH\x00\x12\x31\n\x07outcome\x18\x04 \x01(\x0b\x32\x1e.omniroute.decision.v1.OutcomeH\x00\x12+\n\x04\x64one\x18\x05 \x01(\x0b\x32\x1b.omniroute.executor.v1.DoneH\x00\x42\x07\n\x05\x65vent\"\xb6\x01\n\x04Head\x12\x0e\n\x06status\x18\x01 \x01(\r\x12.\n\x07headers\x18\x02 \x03(\x0b\x32\x1d.omniroute.executor.v1.Header\x12\x10\n\x08provider\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x15\n\rconnection_id\x18\x05 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x06 \x01(\r\x12\x10\n\x08\x63ost_usd\x18\x07 \x01(\x01\x12\x12\n\nerror_code\x18\x08 \x01(\t\"%\n\x06Header\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x15\n\x05\x43hunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"!\n\x0eHandOffSummary\x12\x0f\n\x07summary\x18\x01 \x01(\t\"W\n\x04\x44one\x12+\n\x05usage\x18\x01 \x01(\x0b\x32\x1c.omniroute.executor.v1.Usage\x12\x10\n\x08\x63ost_usd\x18\x02 \x01(\x01\x12\x10\n\x08\x61ttempts\x18\x03 \x01(\r\"^\n\x05Usage\x12\x14\n\x0cinput_tokens\x18\x01 \x01(\r\x12\x15\n\routput_tokens\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\x12\x11\n\testimated\x18\x04 \x01(\x08*\x9b\x01\n\rClientDialect\x12\x1e\n\x1a\x43LIENT_DIALECT_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43LIENT_DIALECT_OPENAI_CHAT\x10\x01\x12#\n\x1f\x43LIENT_DIALECT_OPENAI_RESPONSES\x10\x02\x12%\n!CLIENT_DIALECT_ANTHROPIC_MESSAGES\x10\x03\x32m\n\x0f\x45xecutorService\x12Z\n\x07\x45xecute\x12%.omniroute.executor.v1.ExecuteRequest\x1a&.omniroute.executor.v1.ExecuteResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$omniroute/executor/v1/executor.proto\x12\x15omniroute.executor.v1\x1a$omniroute/decision/v1/decision.proto\"\xd2\x02\n\x0e\x45xecuteRequest\x12\x13\n\x0b\x64\x65\x63ision_id\x18\x01 \x01(\t\x12)\n\x04plan\x18\x02 \x01(\x0b\x32\x1b.omniroute.decision.v1.Plan\x12\x33\n\toperation\x18\x03 \x01(\x0e\x32 .omniroute.decision.v1.Operation\x12<\n\x0e\x63lient_dialect\x18\x04 \x01(\x0e\x32$.omniroute.executor.v1.ClientDialect\x12\x0c\n\x04\x62ody\x18\x05 \x01(\x0c\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x07 \x01(\r\x12\x0e\n\x06\x65\x66\x66ort\x18\x08 \x01(\t\x12\x35\n\x0e\x63lient_headers\x18\t \x03(\x0b\x32\x1d.omniroute.executor.v1.Header\x12\x0f\n\x07\x62\x61tches\x18\n \x01(\x08\"\xc0\x02\n\x0f\x45xecuteResponse\x12+\n\x04head\x18\x01 \x01(\x0b\x32\x1b.omniroute.executor.v1.HeadH\x00\x12-\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1c.omniroute.executor.v1.ChunkH\x00\x12\x39\n\x08hand_off\x18\x03 \x01(\x0b\x32%.omniroute.executor.v1.HandOffSummaryH\x00\x12\x31\n\x07outcome\x18\x04 \x01(\x0b\x32\x1e.omniroute.decision.v1.OutcomeH\x00\x12+\n\x04\x64one\x18\x05 \x01(\x0b\x32\x1b.omniroute.executor.v1.DoneH\x00\x12-\n\x05\x62\x61tch\x18\x06 \x01(\x0b\x32\x1c.omniroute.executor.v1.BatchH\x00\x42\x07\n\x05\x65vent\"?\n\x05\x42\x61tch\x12\x36\n\x06\x65vents\x18\x01 \x03(\x0b\x32&.omniroute.executor.v1.ExecuteResponse\"\xb6\x01\n\x04Head\x12\x0e\n\x06status\x18\x01 \x01(\r\x12.\n\x07headers\x18\x02 \x03(\x0b\x32\x1d.omniroute.executor.v1.Header\x12\x10\n\x08provider\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x15\n\rconnection_id\x18\x05 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x06 \x01(\r\x12\x10\n\x08\x63ost_usd\x18\x07 \x01(\x01\x12\x12\n\nerror_code\x18\x08 \x01(\t\"%\n\x06Header\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x15\n\x05\x43hunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"!\n\x0eHandOffSummary\x12\x0f\n\x07summary\x18\x01 \x01(\t\"W\n\x04\x44one\x12+\n\x05usage\x18\x01 \x01(\x0b\x32\x1c.omniroute.executor.v1.Usage\x12\x10\n\x08\x63ost_usd\x18\x02 \x01(\x01\x12\x10\n\x08\x61ttempts\x18\x03 \x01(\r\"^\n\x05Usage\x12\x14\n\x0cinput_tokens\x18\x01 \x01(\r\x12\x15\n\routput_tokens\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\x12\x11\n\testimated\x18\x04 \x01(\x08*\x9b\x01\n\rClientDialect\x12\x1e\n\x1a\x43LIENT_DIALECT_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43LIENT_DIALECT_OPENAI_CHAT\x10\x01\x12#\n\x1f\x43LIENT_DIALECT_OPENAI_RESPONSES\x10\x02\x12%\n!CLIENT_DIALECT_ANTHROPIC_MESSAGES\x10\x03\x32m\n\x0f\x45xecutorService\x12Z\n\x07\x45xecute\x12%.omniroute.executor.v1.ExecuteRequest\x1a&.omniroute.executor.v1.ExecuteResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'omniroute.executor.v1.executor_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CLIENTDIALECT']._serialized_start=1169
-  _globals['_CLIENTDIALECT']._serialized_end=1324
+  _globals['_CLIENTDIALECT']._serialized_start=1298
+  _globals['_CLIENTDIALECT']._serialized_end=1453
   _globals['_EXECUTEREQUEST']._serialized_start=102
-  _globals['_EXECUTEREQUEST']._serialized_end=423
-  _globals['_EXECUTERESPONSE']._serialized_start=426
-  _globals['_EXECUTERESPONSE']._serialized_end=699
-  _globals['_HEAD']._serialized_start=702
-  _globals['_HEAD']._serialized_end=884
-  _globals['_HEADER']._serialized_start=886
-  _globals['_HEADER']._serialized_end=923
-  _globals['_CHUNK']._serialized_start=925
-  _globals['_CHUNK']._serialized_end=946
-  _globals['_HANDOFFSUMMARY']._serialized_start=948
-  _globals['_HANDOFFSUMMARY']._serialized_end=981
-  _globals['_DONE']._serialized_start=983
-  _globals['_DONE']._serialized_end=1070
-  _globals['_USAGE']._serialized_start=1072
-  _globals['_USAGE']._serialized_end=1166
-  _globals['_EXECUTORSERVICE']._serialized_start=1326
-  _globals['_EXECUTORSERVICE']._serialized_end=1435
+  _globals['_EXECUTEREQUEST']._serialized_end=440
+  _globals['_EXECUTERESPONSE']._serialized_start=443
+  _globals['_EXECUTERESPONSE']._serialized_end=763
+  _globals['_BATCH']._serialized_start=765
+  _globals['_BATCH']._serialized_end=828
+  _globals['_HEAD']._serialized_start=831
+  _globals['_HEAD']._serialized_end=1013
+  _globals['_HEADER']._serialized_start=1015
+  _globals['_HEADER']._serialized_end=1052
+  _globals['_CHUNK']._serialized_start=1054
+  _globals['_CHUNK']._serialized_end=1075
+  _globals['_HANDOFFSUMMARY']._serialized_start=1077
+  _globals['_HANDOFFSUMMARY']._serialized_end=1110
+  _globals['_DONE']._serialized_start=1112
+  _globals['_DONE']._serialized_end=1199
+  _globals['_USAGE']._serialized_start=1201
+  _globals['_USAGE']._serialized_end=1295
+  _globals['_EXECUTORSERVICE']._serialized_start=1455
+  _globals['_EXECUTORSERVICE']._serialized_end=1564
 # @@protoc_insertion_point(module_scope)

@@ -63,6 +63,7 @@ class ExecuteRequest(_message.Message):
     DEADLINE_MS_FIELD_NUMBER: _builtins.int
     EFFORT_FIELD_NUMBER: _builtins.int
     CLIENT_HEADERS_FIELD_NUMBER: _builtins.int
+    BATCHES_FIELD_NUMBER: _builtins.int
     decision_id: _builtins.str
     """Decision that the plan belongs to; copied into every outcome. Required."""
     operation: _decision_pb2.Operation.ValueType
@@ -77,6 +78,8 @@ class ExecuteRequest(_message.Message):
     """Time for the whole request, milliseconds. 0: 600000."""
     effort: _builtins.str
     """Reasoning effort to add on targets of dialect openai. Empty: none."""
+    batches: _builtins.bool
+    """The caller reads events that come as a batch. Unset: each event is a message of its own."""
     @_builtins.property
     def plan(self) -> _decision_pb2.Plan:
         """What to call. Required."""
@@ -99,10 +102,11 @@ class ExecuteRequest(_message.Message):
         deadline_ms: _builtins.int = ...,
         effort: _builtins.str = ...,
         client_headers: _abc.Iterable[Global___Header] | None = ...,
+        batches: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "client_dialect", b"client_dialect", "client_headers", b"client_headers", "deadline_ms", b"deadline_ms", "decision_id", b"decision_id", "effort", b"effort", "operation", b"operation", "plan", b"plan", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "body", b"body", "client_dialect", b"client_dialect", "client_headers", b"client_headers", "deadline_ms", b"deadline_ms", "decision_id", b"decision_id", "effort", b"effort", "operation", b"operation", "plan", b"plan", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -119,6 +123,7 @@ class ExecuteResponse(_message.Message):
     HAND_OFF_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     DONE_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def head(self) -> Global___Head:
         """Status and headers; once, before the first chunk."""
@@ -139,6 +144,10 @@ class ExecuteResponse(_message.Message):
     def done(self) -> Global___Done:
         """The end; once, last."""
 
+    @_builtins.property
+    def batch(self) -> Global___Batch:
+        """Some of the others, in order, that happened at once. Only where the request says `batches`."""
+
     def __init__(
         self,
         *,
@@ -147,16 +156,41 @@ class ExecuteResponse(_message.Message):
         hand_off: Global___HandOffSummary | None = ...,
         outcome: _decision_pb2.Outcome | None = ...,
         done: Global___Done | None = ...,
+        batch: Global___Batch | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "done", b"done", "event", b"event", "hand_off", b"hand_off", "head", b"head", "outcome", b"outcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "chunk", b"chunk", "done", b"done", "event", b"event", "hand_off", b"hand_off", "head", b"head", "outcome", b"outcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "done", b"done", "event", b"event", "hand_off", b"hand_off", "head", b"head", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "chunk", b"chunk", "done", b"done", "event", b"event", "hand_off", b"hand_off", "head", b"head", "outcome", b"outcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["head", "chunk", "hand_off", "outcome", "done"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["head", "chunk", "hand_off", "outcome", "done", "batch"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___ExecuteResponse: _TypeAlias = ExecuteResponse  # noqa: Y015
+
+@_typing.final
+class Batch(_message.Message):
+    """Events that travel together: a message costs more than what is in it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExecuteResponse]:
+        """In order; none of them a batch."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___ExecuteResponse] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Batch: _TypeAlias = Batch  # noqa: Y015
 
 @_typing.final
 class Head(_message.Message):
