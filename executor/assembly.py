@@ -10,6 +10,7 @@ import structlog
 from executor.attempt import Limits, Means
 from executor.credentials import Credentials
 from executor.drain import Drain
+from executor.gate import Gates, QueueLimits
 from executor.registry import GrpcRegistry
 from executor.servicer import ExecutorServicer
 from executor.settings import Settings
@@ -36,7 +37,8 @@ async def serve(
     transport = TRANSPORTS[settings.upstream_transport](transport_limits(settings))
     registry = GrpcRegistry(channel, settings.executor_token, settings.credential_timeout_s)
     credentials = Credentials(registry, environ, asyncio.get_running_loop().time)
-    means = Means(transport, credentials, Drain(), clock.wall, attempt_limits(settings))
+    gates = Gates(queue_limits(settings))
+    means = Means(transport, credentials, Drain(), clock.wall, gates, attempt_limits(settings))
     servicer = ExecutorServicer(means, settings.executor_max_executions)
     server = await start_server(
         settings.executor_bind,
@@ -67,12 +69,18 @@ async def _drained(server: GrpcServer, drain: Drain, grace_s: float) -> None:
     end.cancel()
 
 
+def queue_limits(settings: Settings) -> QueueLimits:
+    return QueueLimits(
+        calls_per_host=settings.upstream_calls_per_host,
+        queue_per_host=settings.upstream_queue_per_host,
+        queue_per_connection=settings.upstream_queue_per_connection,
+        timeout_s=settings.upstream_queue_timeout_s,
+    )
+
+
 def transport_limits(settings: Settings) -> TransportLimits:
     return TransportLimits(
         connect_timeout_s=settings.upstream_connect_timeout_s,
-        queue_timeout_s=settings.upstream_queue_timeout_s,
-        calls_per_host=settings.upstream_calls_per_host,
-        queue_per_host=settings.upstream_queue_per_host,
         keepalive_s=settings.upstream_keepalive_s,
         ca_file=settings.upstream_ca,
         proxy=settings.upstream_proxy,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from executor import estimates, failures, hints, outgoing, telemetry
@@ -13,6 +14,7 @@ from executor.dialects.frames import Answer, Dialect, FrameReader, NoAnswer, Pre
 from executor.dialects.openai import ChunkReader
 from executor.drain import Drain
 from executor.faults import fault_of_body
+from executor.gate import Gates, NoTurn
 from executor.model import Attempt, Call, Chunk, Failure, Head, OutcomeClass, QuotaWindow, Sink, Usage
 from executor.relay import Relay, State
 from executor.timing import Slot, called_off, out_of_time
@@ -44,6 +46,7 @@ class Means:
     credentials: Credentials
     drain: Drain
     wall: Clock
+    gates: Gates
     limits: Limits = Limits()
 
 
@@ -97,6 +100,8 @@ class _Visit:
         self._clock = asyncio.get_running_loop().time
         self._started = self._quiet_since = self._clock()
         self._secret = ""
+        self._waits = False  # for a turn
+        self._end_turn: Callable[[], None] | None = None
         self._prepared = Prepared("", b"")
         self._response: UpstreamResponse | None = None
         self._is_read = False  # to its end, so that the connection can serve again
@@ -120,7 +125,7 @@ class _Visit:
             return failures.failure(C.INVALID_REQUEST, str(error))
         except Unusable as error:
             return failures.failure(C.AUTH_FAILED, str(error))
-        except Away as error:
+        except (Away, NoTurn) as error:
             return failures.failure(C.LOCAL_CANCELLED, str(error))
 
     async def pass_on(self, sink: Sink) -> Failure | None:
@@ -145,12 +150,14 @@ class _Visit:
         return replace(self._failure_of(self.relay.no_answer), outcome_class=C.INTERRUPTED, model_scoped=False)
 
     async def leave(self) -> None:
-        if self._response is None:
-            return
-        if self._is_read:
-            self._response.finish()
-        else:
-            await self._response.close()
+        try:
+            if self._response is not None and self._is_read:
+                self._response.finish()
+            elif self._response is not None:
+                await self._response.close()
+        finally:
+            if self._end_turn is not None:
+                self._end_turn()
 
     def ended(self, failure: Failure | None) -> Ended:
         relay, answer = self.relay, self._answer
@@ -207,6 +214,7 @@ class _Visit:
         """Send the request; with a credential that is refused, once more with a renewed one."""
         target, credentials, transport = self._slot.target, self._means.credentials, self._means.transport
         self._secret = await credentials.secret(target.connection_id)
+        await self._take_turn(credentials.most_at_once(target.connection_id))
         response = await transport.send(outgoing.request(self._call, target, self._prepared, self._secret))
         self._response = response
         if response.status != 401 or not self._secret:
@@ -219,6 +227,14 @@ class _Visit:
         self._secret = renewed
         self._response = await transport.send(outgoing.request(self._call, target, self._prepared, renewed))
         return self._response
+
+    async def _take_turn(self, most: int) -> None:
+        """Raises NoTurn. The wait is no time of the target's."""
+        self._waits = True
+        target = self._slot.target
+        self._end_turn = await self._means.gates.enter(target.connection_id, most, target.base_url)
+        self._waits = False
+        self._started = self._quiet_since = self._clock()
 
     async def _error_body(self, response: UpstreamResponse) -> bytes:
         """Its beginning. A body that does not come takes nothing from what the status says."""
@@ -301,6 +317,8 @@ class _Visit:
 
     def _out_of_time(self) -> Failure:
         ended, committed = self._means.drain.why, self.relay.is_committed
+        if self._waits and not ended:
+            return failures.failure(C.LOCAL_CANCELLED, "the call's time was over before its turn came")
         return out_of_time(self._slot, self._clock(), self._status, ended=ended, committed=committed)
 
     def _outcome_class(self, failure: Failure | None) -> OutcomeClass:

@@ -24,11 +24,15 @@ class Away(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What the registry answered: ``secret`` itself, or a ``reference`` to it; neither: none is needed."""
+    """What the registry answered: ``secret`` itself, or a ``reference`` to it; neither: none is needed.
+
+    ``max_concurrent`` calls may be made at once with the connection; 0: any number.
+    """
 
     secret: str = ""
     reference: str = ""
     max_age_s: float = MAX_AGE_S
+    max_concurrent: int = 0
 
 
 class Registry(Protocol):
@@ -60,6 +64,11 @@ class Credentials:
         if kept is None or kept.until <= self._clock():
             kept = await self._ask(connection_id, refresh=False)
         return self._secret_of(kept.resolved)
+
+    def most_at_once(self, connection_id: str) -> int:
+        """Calls at once with the connection, as the registry last told; 0: any number."""
+        kept = self._kept.get(connection_id)
+        return 0 if kept is None else kept.resolved.max_concurrent
 
     async def renewed(self, connection_id: str, refused: str) -> str | None:
         """Another secret than the ``refused`` one; None when there is none, or it cannot be had now."""

@@ -17,7 +17,6 @@ C = OutcomeClass
 
 TRANSPORT_CLASSES: Mapping[FaultKind, OutcomeClass] = MappingProxyType(
     {
-        FaultKind.QUEUE: C.LOCAL_CANCELLED,
         FaultKind.CONNECT: C.NETWORK,
         FaultKind.TLS: C.NETWORK,
         FaultKind.DISCONNECTED: C.NETWORK,

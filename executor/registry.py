@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import grpc
 import grpc.aio
 import structlog
@@ -41,6 +43,10 @@ class GrpcRegistry:
 
 
 def _resolved(response: registry_pb2.ResolveResponse) -> Resolved:
+    return replace(_credential(response), max_concurrent=response.max_concurrent)
+
+
+def _credential(response: registry_pb2.ResolveResponse) -> Resolved:
     max_age_s = response.max_age_ms / 1000
     match response.WhichOneof("kind"):
         case "api_key":

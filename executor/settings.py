@@ -26,6 +26,7 @@ class Settings:
     upstream_keepalive_s: float = field(default=15.0, metadata={"least": 0, "most": 600})
     upstream_calls_per_host: int = field(default=512, metadata={"least": 1})
     upstream_queue_per_host: int = field(default=1_024, metadata={"least": 0})
+    upstream_queue_per_connection: int = field(default=256, metadata={"least": 0})
     upstream_queue_timeout_s: float = field(default=10.0, metadata={"least": 0.05, "most": 600})
     upstream_proxy: str = field(default="", metadata={"secret": True})
     upstream_ca: str = ""

@@ -25,6 +25,15 @@ EXECUTIONS = Gauge("omniroute_executor_in_flight", "Executions that run now.", r
 REFUSED = Counter(
     "omniroute_executor_refused", "Executions refused at once: full, or shutting down.", ("why",), registry=REGISTRY
 )
+WAITING = Gauge(
+    "omniroute_executor_waiting", "Calls that wait for a turn with a host or a connection.", ("of",), registry=REGISTRY
+)
+NO_TURN = Counter(
+    "omniroute_executor_no_turn",
+    "Calls that got no turn with a host or a connection: the queue was full, or the wait too long (late).",
+    ("of", "why"),
+    registry=REGISTRY,
+)
 
 
 def attempt_ended(attempt: Attempt) -> None:

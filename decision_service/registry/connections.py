@@ -18,6 +18,7 @@ from decision_service.policy.fields import (
     provider_name,
     read_fields,
     shape,
+    whole,
 )
 from decision_service.policy.vocabulary import ACCOUNT_TIERS
 from decision_service.registry.registry import Change, Registry, check_etag, conflict, get, named
@@ -46,6 +47,7 @@ FIELDS: Mapping[str, Reader] = {
     "models": each(plain_text(256, least=1), 256),
     "base_url": optional_url,
     "account_tier": account_tier,
+    "max_concurrent": whole(0, 100_000),
 }
 
 

@@ -30,6 +30,7 @@ READERS: Readers[pb.Connection] = {
     "models": lambda message: list(message.models),
     "base_url": lambda message: message.base_url,
     "account_tier": lambda message: message.account_tier,
+    "max_concurrent": lambda message: message.max_concurrent,
     "credential": lambda message: credential_in(message.credential) if message.HasField("credential") else None,
 }
 
@@ -92,6 +93,7 @@ def connection_out(record: ConnectionRecord, usable: bool) -> pb.Connection:
         models=record.models,
         base_url=record.base_url,
         account_tier=record.account_tier,
+        max_concurrent=record.max_concurrent,
         credential_view=view,
         origin=record.origin,
         **stamp_out(record),

@@ -8,6 +8,7 @@ from decision_service.registry import Registry, connections
 from decision_service.registry.oauth import Renewals
 from decision_service.servicers.registry_desk import Call, Desk
 from decision_service.servicers.registry_wire import instant_out
+from decision_service.store.records import ConnectionRecord
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
 
@@ -25,10 +26,14 @@ class CredentialServicer(registry_pb2_grpc.CredentialServiceServicer):
     async def Resolve(self, request: pb.ResolveRequest, context: Call) -> pb.ResolveResponse:
         self._desk.admit_executor(context)
         record = connections.find(self._registry, request.connection_id)
+        answer = await self._credential(record, refused=request.refresh)
+        answer.max_concurrent = record.max_concurrent
+        return answer
+
+    async def _credential(self, record: ConnectionRecord, *, refused: bool) -> pb.ResolveResponse:
         if record.credential_kind == "oauth":
-            return oauth_out(await self._renewals.current(record.id, refused=request.refresh), self._registry.now())
-        opened = await self._desk.run(credentials.opened, record, self._registry.vault)
-        return credential_out(opened)
+            return oauth_out(await self._renewals.current(record.id, refused=refused), self._registry.now())
+        return credential_out(await self._desk.run(credentials.opened, record, self._registry.vault))
 
 
 def credential_out(credential: Credential) -> pb.ResolveResponse:

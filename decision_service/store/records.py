@@ -56,6 +56,7 @@ class ConnectionRecord:
     models: tuple[str, ...] = ()
     base_url: str = ""
     account_tier: str = "standard"
+    max_concurrent: int = 0
     origin: str = "operator"
     credential_kind: str = "none"
     reference: str = ""

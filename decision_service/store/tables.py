@@ -106,6 +106,7 @@ connections = Table(
     Column("models", Texts, nullable=False),
     Column("base_url", Text, nullable=False),
     Column("account_tier", String(16), nullable=False),
+    Column("max_concurrent", Integer, nullable=False, server_default="0"),
     Column("origin", String(16), nullable=False),
     Column("credential_kind", String(16), nullable=False),
     Column("reference", Text, nullable=False),

@@ -13,7 +13,6 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from executor.transport.gate import Gate
 from executor.transport.port import FaultKind, TransportFault, TransportLimits, UpstreamRequest
 from executor.transport.tls import client_context
 
@@ -54,23 +53,13 @@ class DirectTransport:
     """Made inside a running loop."""
 
     def __init__(self, limits: TransportLimits) -> None:
-        self._gate = Gate(limits)
         self._session = open_session(limits)
         self._proxy = limits.proxy or None
         self._lingering: set[asyncio.Task[None]] = set()
 
     async def send(self, request: UpstreamRequest) -> DirectResponse:
         with _faults():
-            url = _url(request.url)
-        host = url.authority
-        await self._gate.enter(host)
-        try:
-            with _faults():
-                response = await self._post(url, request)
-        except BaseException:
-            self._gate.leave(host)
-            raise
-        return DirectResponse(response, self, host)
+            return DirectResponse(await self._post(_url(request.url), request), self)
 
     async def _post(self, url: URL, request: UpstreamRequest) -> aiohttp.ClientResponse:
         """A kept connection that breaks at once without a byte was closed while it lay idle: another one is taken."""
@@ -93,9 +82,6 @@ class DirectTransport:
             trace_request_ctx=call,
         )
 
-    def ended(self, host: str) -> None:
-        self._gate.leave(host)
-
     def linger(self, response: aiohttp.ClientResponse) -> None:
         task = asyncio.get_running_loop().create_task(_drained(response))
         self._lingering.add(task)
@@ -108,10 +94,9 @@ class DirectTransport:
 
 
 class DirectResponse:
-    def __init__(self, response: aiohttp.ClientResponse, transport: DirectTransport, host: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, transport: DirectTransport) -> None:
         self._response = response
-        self._transport: DirectTransport | None = transport
-        self._host = host
+        self._transport = transport
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
 
@@ -121,22 +106,15 @@ class DirectResponse:
 
     def finish(self) -> None:
         # The end of the body often comes a moment after the last event; without it the connection cannot be kept.
-        if self._transport is not None and not self._response.content.at_eof():
+        if not self._response.content.at_eof():
             self._transport.linger(self._response)
-        self._leave()
 
     async def close(self) -> None:
         self._response.close()
-        self._leave()
-
-    def _leave(self) -> None:
-        if self._transport is not None:
-            self._transport.ended(self._host)
-            self._transport = None
 
 
 def open_session(limits: TransportLimits) -> aiohttp.ClientSession:
-    """A session with every limit set; the gate counts calls, so the connector does not."""
+    """A session with every limit set; calls are counted before they come here, so the connector does not."""
     connector = aiohttp.TCPConnector(
         limit=0, keepalive_timeout=limits.keepalive_s, ssl=client_context(limits), ttl_dns_cache=30
     )

@@ -13,7 +13,6 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from executor.transport.direct import fault_of, open_session
-from executor.transport.gate import Gate
 from executor.transport.port import FaultKind, TransportFault, TransportLimits, UpstreamRequest
 from executor.transport.tls import client_context
 
@@ -24,7 +23,6 @@ FAULTS: Mapping[type[Exception], tuple[FaultKind, str]] = MappingProxyType(
         httpx.ConnectError: (FaultKind.CONNECT, "no connection to the upstream"),
         httpx.ProxyError: (FaultKind.CONNECT, "no connection through the proxy"),
         httpx.UnsupportedProtocol: (FaultKind.CONNECT, "the upstream's address is neither http nor https"),
-        httpx.PoolTimeout: (FaultKind.QUEUE, "waited too long for a free connection"),
         httpx.NetworkError: (FaultKind.DISCONNECTED, "the connection to the upstream broke"),
         httpx.RemoteProtocolError: (FaultKind.DISCONNECTED, "the upstream broke off its answer"),
         httpx.HTTPError: (FaultKind.PROTOCOL, "the upstream does not speak HTTP as it should"),
@@ -36,7 +34,6 @@ class HttpxTransport:
     """Made inside a running loop. ``inner`` is the httpx transport to use; unset: one over aiohttp."""
 
     def __init__(self, limits: TransportLimits, inner: httpx.AsyncBaseTransport | None = None) -> None:
-        self._gate = Gate(limits)
         self._client = httpx.AsyncClient(
             transport=inner or _over_aiohttp(limits),
             timeout=httpx.Timeout(None, connect=limits.connect_timeout_s),
@@ -48,26 +45,16 @@ class HttpxTransport:
     async def send(self, request: UpstreamRequest) -> HttpxResponse:
         with _faults():
             built = self._client.build_request("POST", request.url, headers=dict(request.headers), content=request.body)
-        host = built.url.netloc.decode("ascii")
-        await self._gate.enter(host)
-        try:
-            with _faults():
-                response = await self._client.send(built, stream=True)
-        except BaseException:
-            self._gate.leave(host)
-            raise
-        return HttpxResponse(response, self._gate, host)
+            return HttpxResponse(await self._client.send(built, stream=True))
 
     async def close(self) -> None:
         await self._client.aclose()
 
 
 class HttpxResponse:
-    def __init__(self, response: httpx.Response, gate: Gate, host: str) -> None:
+    def __init__(self, response: httpx.Response) -> None:
         self._response = response
         self._pieces: AsyncIterator[bytes] = response.aiter_bytes()
-        self._gate: Gate | None = gate
-        self._host = host
         self._closing: asyncio.Task[None] | None = None
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
@@ -83,9 +70,6 @@ class HttpxResponse:
         self._closing = asyncio.get_running_loop().create_task(self.close())
 
     async def close(self) -> None:
-        if self._gate is not None:
-            self._gate.leave(self._host)
-            self._gate = None
         await self._response.aclose()
 
 

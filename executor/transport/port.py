@@ -11,7 +11,6 @@ from typing import Protocol
 class FaultKind(StrEnum):
     """What went wrong below HTTP."""
 
-    QUEUE = "queue"  # our own limit of calls to that host, not the upstream's doing
     CONNECT = "connect"
     TLS = "tls"
     DISCONNECTED = "disconnected"
@@ -28,12 +27,9 @@ class TransportFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TransportLimits:
-    """Seconds, calls and bytes. ``ca_file`` adds trusted roots; ``proxy`` is a URL or empty."""
+    """Seconds and bytes. ``ca_file`` adds trusted roots; ``proxy`` is a URL or empty."""
 
     connect_timeout_s: float = 10.0
-    queue_timeout_s: float = 10.0
-    calls_per_host: int = 512
-    queue_per_host: int = 1024
     keepalive_s: float = 15.0
     max_header_bytes: int = 16_384
     ca_file: str = ""

@@ -49,6 +49,7 @@ class Facts:
     model: Annotated[list[str] | None, typer.Option(help="Model for channels; repeat it. Empty: none.")] = None
     base_url: Annotated[str | None, typer.Option(help="Instead of the provider's API base URL.")] = None
     tier: Annotated[str | None, typer.Option(help="ultra, pro, standard or free.")] = None
+    max_concurrent: Annotated[int | None, typer.Option(min=0, help="Calls at once for each executor; 0: any.")] = None
 
     def fields(self) -> dict[str, Any]:
         """By their names in the contract; None: not given."""
@@ -58,6 +59,7 @@ class Facts:
             "models": listed(self.model),
             "base_url": self.base_url,
             "account_tier": self.tier,
+            "max_concurrent": self.max_concurrent,
         }
 
 

@@ -115,7 +115,7 @@ def test_waits_that_a_text_names(body: dict[str, Any], wait_ms: int | None) -> N
 @pytest.mark.parametrize("kind", FaultKind)
 def test_transport_faults(kind: FaultKind) -> None:
     failure = from_transport(TransportFault(kind, "text"))
-    assert failure.outcome_class is (C.LOCAL_CANCELLED if kind is FaultKind.QUEUE else C.NETWORK)
+    assert failure.outcome_class is C.NETWORK
 
 
 json_values = st.recursive(

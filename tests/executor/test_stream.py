@@ -12,6 +12,7 @@ import pytest
 from executor.attempt import Limits, Means, attempt
 from executor.credentials import Credentials, Resolved
 from executor.drain import Drain
+from executor.gate import Gates, QueueLimits
 from executor.model import Call, Chunk, Event, OutcomeClass, Target
 from executor.timing import Slot
 from executor.transport.direct import DirectTransport
@@ -219,7 +220,8 @@ async def test_a_slow_client_is_no_stall_of_the_upstream(house: House) -> None:
     upstream = await house.upstream(stream(event(delta("a")), event(delta(finish="stop")), DONE, pause_s=0.8))
     clock = asyncio.get_running_loop().time
     transport = DirectTransport(TransportLimits())
-    means = Means(transport, Credentials(Open(), {}, clock), Drain(), time.time, Limits(stall_s=0.4))
+    gates = Gates(QueueLimits())
+    means = Means(transport, Credentials(Open(), {}, clock), Drain(), time.time, gates, Limits(stall_s=0.4))
     slot = Slot(1, 0, Target("t0", "p", "m", "c", upstream.url), clock() + 5, is_own=True, deadline=clock() + 5)
     ended = await attempt(means, Call("d", {"stream": True}), slot, slow)
     await transport.close()

@@ -178,21 +178,6 @@ async def test_addresses_that_lead_nowhere(transport: Open, url: str) -> None:
         assert raised.value.kind is FaultKind.CONNECT
 
 
-async def test_the_queue_for_a_host_is_bounded(transport: Open, serve: Any) -> None:
-    upstream = await serve(hang)
-    client = await transport(calls_per_host=1, queue_per_host=1, queue_timeout_s=0.2)
-    holder = asyncio.ensure_future(client.send(post(upstream)))
-    await asyncio.sleep(0.05)
-    waiter = asyncio.ensure_future(client.send(post(upstream)))
-    await asyncio.sleep(0)
-    with pytest.raises(TransportFault) as full:
-        await client.send(post(upstream))
-    with pytest.raises(TransportFault) as late:
-        await waiter
-    assert (full.value.kind, late.value.kind) == (FaultKind.QUEUE, FaultKind.QUEUE)
-    holder.cancel()
-
-
 def certificate(folder: Path) -> tuple[ssl.SSLContext, str]:
     """A server's context with a certificate of its own making, and that certificate's file."""
     private = ec.generate_private_key(ec.SECP256R1())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from omniroute.decision.v1 import decision_pb2
-from tests.executor.conftest import SECRET, Build, House, target
+from tests.executor.conftest import SECRET, Build, House, key, target
 from tests.executor.upstream import (
     Connection,
     Received,
@@ -302,6 +302,51 @@ async def test_calls_over_a_hosts_limit_wait_and_then_blame_nobody(build: Build)
     assert (got.classes, got.head.status) == (["LOCAL_CANCELLED"], 503)
     assert (await slow).classes[0] == "TIMEOUT"
     assert (await house.execute([target(upstream)])).classes == ["SUCCESS"]
+
+
+async def test_calls_over_a_connections_limit_wait_their_turn(house: House) -> None:
+    limited = key("one at a time")
+    limited.max_concurrent = 1
+    house.credentials.answers["c-t0"] = limited
+    first, second = await house.upstream(_late(0.3)), await house.upstream(GOOD)
+    slow = asyncio.create_task(house.execute([target(first)]))
+    while not first.requests:
+        await asyncio.sleep(0.01)
+    waiting = asyncio.create_task(house.execute([target(second)]))
+    other = await house.execute([target(second, connection_id="c-other")])
+    assert (other.classes, len(second.requests)) == (["SUCCESS"], 1), "another connection does not wait"
+    got = await waiting
+    assert ((await slow).classes, got.classes) == (["SUCCESS"], ["SUCCESS"])
+    assert got.outcomes[0].latency_ms < 200, "the wait is no time of the target's"
+
+
+async def test_a_call_whose_turn_does_not_come_in_time_blames_nobody_and_the_next_target_is_tried(
+    build: Build,
+) -> None:
+    house = await build(upstream_queue_per_connection=1, executor_grace_s=0.2)
+    limited = key("one at a time")
+    limited.max_concurrent = 1
+    house.credentials.answers["c-t0"] = limited
+    busy, spare = await house.upstream(hang), await house.upstream(GOOD)
+    holder = house.call([target(busy)])
+    while not busy.requests:
+        await asyncio.sleep(0.01)
+    late = house.execute([target(busy, timeout_ms=300), target(spare, "t1")])
+    waiting = asyncio.create_task(late)
+    await asyncio.sleep(0.1)
+    full = await house.execute([target(busy), target(spare, "t1")])
+    assert (full.classes, (await waiting).classes) == (["LOCAL_CANCELLED", "SUCCESS"],) * 2
+    assert full.outcomes[0].latency_ms < 200, "a full queue refuses at once"
+    holder.cancel()
+    assert (await house.execute([target(spare)])).classes == ["SUCCESS"], "the turn of a call that left is free again"
+
+
+def _late(pause_s: float) -> Any:
+    async def play(received: Any, connection: Any) -> None:
+        await asyncio.sleep(pause_s)
+        await GOOD(received, connection)
+
+    return play
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "httpx"])

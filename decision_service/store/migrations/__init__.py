@@ -1,3 +1,3 @@
 """Alembic migrations; ``HEAD`` is the revision that the present tables have."""
 
-HEAD = "0002"
+HEAD = "0003"

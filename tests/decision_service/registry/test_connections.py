@@ -272,7 +272,9 @@ async def test_credentials_are_for_the_executor_alone(live: Running) -> None:
             await resolve(live, "c1", token=token)
         assert caught.value.reason is Reason.FORBIDDEN
     answer = await resolve(live, "c1")
-    assert (answer.api_key, answer.max_age_ms) == ("sk-c1", 60_000)
+    assert (answer.api_key, answer.max_age_ms, answer.max_concurrent) == ("sk-c1", 60_000, 0)
+    limited = await create(live, provider="openai", max_concurrent=2, credential=pb.CredentialInput(api_key=SECRET))
+    assert (await resolve(live, limited.id)).max_concurrent == limited.max_concurrent == 2
     with pytest.raises(ServiceError) as caught:
         await resolve(live, "nobody")
     assert caught.value.reason is Reason.NOT_FOUND

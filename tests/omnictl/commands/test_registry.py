@@ -92,6 +92,8 @@ def test_a_connection_is_changed_field_by_field(omnictl: Omnictl) -> None:
     after = connection(omnictl, "changing")
     assert (after["label"], after["models"], after["account_tier"]) == ("second", [], "ultra")
     assert after["credential_view"] == before["credential_view"]
+    limited = omnictl("connections", "update", "changing", "--max-concurrent", "3", "--json").json
+    assert (limited["max_concurrent"], limited["label"]) == (3, "second")
     assert omnictl("connections", "enable", "changing", "--json").json["enabled"] is True
     assert omnictl("connections", "disable", "changing", "--json").json["enabled"] is False
     assert "nothing to change" in omnictl("connections", "update", "changing").refused(2)

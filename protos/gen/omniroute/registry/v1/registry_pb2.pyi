@@ -41,6 +41,7 @@ class Connection(_message.Message):
     ETAG_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
+    MAX_CONCURRENT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Opaque id, letters, digits, `-`, `_` and `.`; unique."""
     provider: _builtins.str
@@ -59,6 +60,8 @@ class Connection(_message.Message):
     """`operator`, `environment` or `demo`. Output only."""
     etag: _builtins.str
     """Changes at every change. Output; on update and delete the value that must be stored."""
+    max_concurrent: _builtins.int
+    """Calls at once with this connection that one executor makes; further ones wait a while for their turn. 0: any number."""
     @_builtins.property
     def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Models that the pool of a channel gets from this connection. Empty: the default model alone."""
@@ -96,10 +99,11 @@ class Connection(_message.Message):
         etag: _builtins.str = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
+        max_concurrent: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "created_at", b"created_at", "credential", b"credential", "credential_view", b"credential_view", "enabled", b"enabled", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "account_tier", b"account_tier", "base_url", b"base_url", "created_at", b"created_at", "credential", b"credential", "credential_view", b"credential_view", "default_model", b"default_model", "enabled", b"enabled", "etag", b"etag", "id", b"id", "label", b"label", "models", b"models", "origin", b"origin", "provider", b"provider", "updated_at", b"updated_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "account_tier", b"account_tier", "base_url", b"base_url", "created_at", b"created_at", "credential", b"credential", "credential_view", b"credential_view", "default_model", b"default_model", "enabled", b"enabled", "etag", b"etag", "id", b"id", "label", b"label", "max_concurrent", b"max_concurrent", "models", b"models", "origin", b"origin", "provider", b"provider", "updated_at", b"updated_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__enabled: _TypeAlias = _typing.Literal["enabled"]  # noqa: Y015
     _WhichOneofArgType__enabled: _TypeAlias = _typing.Literal["_enabled", b"_enabled"]  # noqa: Y015
@@ -2884,12 +2888,15 @@ class ResolveResponse(_message.Message):
     OAUTH_FIELD_NUMBER: _builtins.int
     NONE_FIELD_NUMBER: _builtins.int
     MAX_AGE_MS_FIELD_NUMBER: _builtins.int
+    MAX_CONCURRENT_FIELD_NUMBER: _builtins.int
     api_key: _builtins.str
     """API key."""
     reference: _builtins.str
     """`env:NAME` or `file:/path`, to be read by the caller."""
     max_age_ms: _builtins.int
     """How long the answer may be kept, milliseconds, at most 60000."""
+    max_concurrent: _builtins.int
+    """Calls at once with the connection. 0: any number."""
     @_builtins.property
     def oauth(self) -> Global___OAuthCredential:
         """OAuth tokens."""
@@ -2906,10 +2913,11 @@ class ResolveResponse(_message.Message):
         oauth: Global___OAuthCredential | None = ...,
         none: Global___NoCredential | None = ...,
         max_age_ms: _builtins.int = ...,
+        max_concurrent: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["api_key", b"api_key", "kind", b"kind", "none", b"none", "oauth", b"oauth", "reference", b"reference"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_key", b"api_key", "kind", b"kind", "max_age_ms", b"max_age_ms", "none", b"none", "oauth", b"oauth", "reference", b"reference"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_key", b"api_key", "kind", b"kind", "max_age_ms", b"max_age_ms", "max_concurrent", b"max_concurrent", "none", b"none", "oauth", b"oauth", "reference", b"reference"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["api_key", "reference", "oauth", "none"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
