@@ -16,7 +16,8 @@ from executor.faults import fault_in
 from executor.model import Call, Operation, Target
 
 PATHS: Mapping[Operation, str] = {Operation.CHAT: "/chat/completions", Operation.EMBEDDINGS: "/embeddings"}
-# OpenAI's models that reason refuse the older name of the output limit; other vendors know no newer one.
+# OpenAI's models that reason refuse the older name of the output limit; other vendors know no newer one. A client that
+# asks `auto` cannot know which of them will answer.
 COMPLETION_LIMIT = re.compile(r"(?:^|/)(?:o[1-9]|gpt-[5-9])")
 EFFORT_KEYS = ("reasoning_effort", "reasoning", "thinking")
 
@@ -28,6 +29,8 @@ class OpenAI:
         body = {**call.body, "model": target.model}
         if call.spoken is not None:
             body = _fitted(body, target)
+        if "max_tokens" in body and COMPLETION_LIMIT.search(target.model):
+            body.setdefault("max_completion_tokens", body.pop("max_tokens"))
         added: set[str] = set()
         if target.prompt and isinstance(body.get("messages"), list):
             body["messages"] = [{"role": "system", "content": target.prompt}, *body["messages"]]
@@ -116,10 +119,8 @@ def _takes_effort(call: Call, target: Target, body: Mapping[str, Any]) -> bool:
 
 
 def _fitted(body: dict[str, Any], target: Target) -> dict[str, Any]:
-    """A body that came in another dialect, with what this target's model knows of it and by the names that it knows."""
+    """A body that came in another dialect, with what this target's model knows of it."""
     fitted = {key: value for key, value in body.items() if key != "top_k"}
     if target.reasons is False:
         fitted.pop("reasoning_effort", None)
-    if "max_tokens" in fitted and COMPLETION_LIMIT.search(target.model):
-        fitted["max_completion_tokens"] = fitted.pop("max_tokens")
     return fitted

@@ -344,6 +344,20 @@ async def test_openais_newer_models_are_told_the_limit_by_its_newer_name(house: 
         assert "top_k" not in body
 
 
+async def test_so_are_they_when_the_client_speaks_openai_itself(house: House) -> None:
+    upstream = await house.upstream(answer(200, completion()))
+    cases: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+        ("openai/gpt-5.1", {"max_tokens": 7}, {"max_completion_tokens": 7}),
+        ("gpt-5.1", {"max_tokens": 7, "max_completion_tokens": 8}, {"max_completion_tokens": 8}),
+        ("gpt-4.1", {"max_tokens": 7}, {"max_tokens": 7}),
+        ("llama-3", {"max_completion_tokens": 8}, {"max_completion_tokens": 8}),
+    )
+    for model, asked_for, sent in cases:
+        await asked(house, CHAT, [target(upstream, model=model)], asked_for)
+        body = upstream.requests[-1].body
+        assert {name: body[name] for name in ("max_tokens", "max_completion_tokens") if name in body} == sent
+
+
 async def test_a_prompt_of_the_plan_is_an_instruction_in_every_dialect(house: House) -> None:
     told = {}
     for dialect in WHOLE:
