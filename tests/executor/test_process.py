@@ -80,7 +80,12 @@ async def test_a_process_serves_and_ends_in_order(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("upstream_transport", "carrier-pigeon"), ("executor_metrics_port", "70000"), ("upstream_stall_s", "soon")],
+    [
+        ("upstream_transport", "carrier-pigeon"),
+        ("executor_metrics_port", "70000"),
+        ("upstream_stall_s", "soon"),
+        ("upstream_ca", "/no/such/file"),
+    ],
 )
 async def test_bad_settings_are_named(name: str, value: str) -> None:
     running = await start(**{name: value})
