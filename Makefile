@@ -18,7 +18,7 @@ LOCK = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-annotate --no-header --quiet
 
 .PHONY: help setup dev run test test-full check check-format check-lint check-types check-imports check-protos fmt \
-	docs docs-check transcripts bench bench-beside protos protos-baseline lock clean
+	docs docs-check transcripts run-real-model smoke-live smoke-remote bench bench-beside protos protos-baseline lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,20 @@ transcripts: $(DEV_READY) ## write tests/transcripts anew with what the kernel d
 bench-beside: $(DEV_READY) ## the kernel beside LiteLLM's Router, which gets an environment of its own
 	@test -x .venv-litellm/bin/litellm || { $(BIN)/python -m venv .venv-litellm && .venv-litellm/bin/pip install -q litellm; }
 	@$(BIN)/python -m bench.beside .venv-litellm/bin/python
+
+run-real-model: $(DEV_READY) ## chat through `auto` with a small real model on the processor
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --group model
+	@$(BIN)/python -m tests.smoke real-model
+
+# Of both: MODELS="provider/model ..." are asked too, MAX_TOKENS limits each answer.
+SMOKE = $(BIN)/python -m tests.smoke $(1) $(MODELS:%=--model '%') $(MAX_TOKENS:%=--max-tokens '%')
+
+smoke-live: $(DEV_READY) ## check the providers whose keys are in the environment
+	@$(call SMOKE,live)
+
+smoke-remote: $(DEV_READY) ## check the gateway at BASE_URL with OMNIROUTE_API_KEY; FAILOVER=1 makes it fail over
+	@test -n "$(BASE_URL)" || { echo "usage: make smoke-remote BASE_URL=http://host:port [FAILOVER=1]" >&2; exit 2; }
+	@$(call SMOKE,remote) $(if $(filter-out 0,$(FAILOVER)),--failover) '$(BASE_URL)'
 
 bench: $(DEV_READY) ## benchmarks; the last line is one JSON object of figures
 	@$(BIN)/python -m bench

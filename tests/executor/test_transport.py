@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from executor.transport import TRANSPORTS
 from executor.transport.port import FaultKind, Transport, TransportFault, TransportLimits, UpstreamRequest
+from tests.executor.certificate import certificate
 from tests.executor.upstream import (
     Connection,
     Received,
@@ -176,35 +172,6 @@ async def test_addresses_that_lead_nowhere(transport: Open, url: str) -> None:
         with pytest.raises(TransportFault) as raised:
             await client.send(post(url))
         assert raised.value.kind is FaultKind.CONNECT
-
-
-def certificate(folder: Path) -> tuple[ssl.SSLContext, str]:
-    """A server's context with a certificate of its own making, and that certificate's file."""
-    private = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "upstream")])
-    now = datetime.datetime.now(datetime.UTC)
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(private.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(private, hashes.SHA256())
-    )
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    cert.write_bytes(built.public_bytes(serialization.Encoding.PEM))
-    key.write_bytes(
-        private.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, key)
-    return context, str(cert)
 
 
 async def test_certificates_are_verified(transport: Open, serve: Any, tmp_path: Path) -> None:
