@@ -61,7 +61,7 @@ def test_a_page_that_is_not_run_names_commands_that_exist() -> None:
     for page in pages.all_pages():
         for block in pages.blocks(page):
             if block.language == "bash" and not block.runs:
-                for target in re.findall(r"\bmake (\w+)", block.text):
+                for target in re.findall(r"\bmake ([\w-]+)", block.text):
                     assert re.search(rf"^{target}:", makefile, re.MULTILINE), block.place
                 for module in re.findall(r"python -m (\w+)", block.text):
                     assert (pages.ROOT / module / "__main__.py").exists(), block.place

@@ -32,13 +32,16 @@ async def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     hidden = Hidden(environ, [urlsplit(given.url).password or ""] if "url" in given else [])
     task = asyncio.current_task()
     assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         status: int = await given.act(given, environ, hidden)
         return status
     except EXPECTED as error:
         say(hidden.text(f"{given.name}: failed: {error or type(error).__name__}"))
         return 1
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 async def _live(given: Namespace, environ: Mapping[str, str], hidden: Hidden) -> int:

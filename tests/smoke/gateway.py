@@ -16,7 +16,7 @@ from edge_gateway.settings import is_loopback
 
 NO_KEY = "none"
 PREFIX = "x-omniroute-"
-CALL_LIMIT_S = 60.0
+CALL_LIMIT_S = 120.0
 OPERATOR_LIMIT_S = 10.0
 
 
@@ -32,7 +32,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """One answer. ``headers`` are the gateway's own, without their prefix; ``first_s`` is for streams alone."""
+    """One answer. ``headers`` are the gateway's own, without their prefix; ``tools`` the calls' names and arguments.
+
+    ``first_s`` and ``has_usage`` are for streams alone.
+    """
 
     text: str
     finish_reason: str
@@ -40,7 +43,6 @@ class Heard:
     seconds: float
     first_s: float | None = None
     tools: tuple[tuple[str, str], ...] = ()
-    """Name and arguments of each call, as they came."""
     has_usage: bool = False
 
 
@@ -67,7 +69,6 @@ class Gateway:
             headers=own(raw.headers),
             seconds=perf_counter() - started,
             tools=tuple((call.function.name, call.function.arguments) for call in calls),
-            has_usage=raw.parse().usage is not None,
         )
 
     async def ask_for_stream(self, model: str, question: str, **fields: Any) -> Heard:

