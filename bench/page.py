@@ -127,11 +127,42 @@ def _added_rows(kinds: Found) -> Iterator[Sequence[object]]:
                     yield what, load.removeprefix("at_once_"), ms(ways[name]["p50_us"]), ms(ways[name]["p95_us"])
 
 
+def relayed(found: Found) -> str:
+    header = ("relay", "load", "way", "per second", "p50 ms", "p95 ms", "CPU of the relay, us", "calls")
+    ratios = ("relay", "load", "rate / bare relay")
+    return table(header, _relay_rows(found["relay"])) + "\n" + table(ratios, _relay_ratio_rows(found["relay"]))
+
+
+RELAYS = {"executor": "executor", "whole": "whole path"}
+LOADS = {"plain": "plain, 64 at once", "stream": "streams of 100 chunks, 32 at once"}
+
+
+def _relay_rows(relays: Found) -> Iterator[Sequence[object]]:
+    for relay, name in RELAYS.items():
+        for load, told in LOADS.items():
+            for way in ("bare", "bare_hop", "relayed"):
+                one = relays[relay][load].get(way)
+                if one is not None:
+                    used = sum(one[key] for key in one if key.endswith("_cpu_us") and not key.startswith("client"))
+                    way_name = {"bare": "bare relay", "bare_hop": "bare relay behind gRPC"}.get(way, name)
+                    yield name, told, way_name, *_times(one), used, one["calls"]
+
+
+def _relay_ratio_rows(relays: Found) -> Iterator[Sequence[object]]:
+    for relay, name in RELAYS.items():
+        for load, told in LOADS.items():
+            one = relays[relay][load]
+            if "bare_hop_to_bare_rate" in one:
+                yield "bare relay behind gRPC", told, one["bare_hop_to_bare_rate"]
+            yield name, told, one["relayed_to_bare_rate"]
+
+
 SECTIONS = {
     "The machine": machine,
     "The kernel alone": kernel,
     "Decide and Report beside an echo": rpc,
     "What the whole path adds": whole,
+    "Beside a bare relay": relayed,
 }
 
 

@@ -1,14 +1,15 @@
 """What an executor relays, and what the whole path does, beside a bare relay: Starlette with the same HTTP client.
 
-The bare relay and the executor stand on one core each in turn, the client and the provider on the other. The whole path
-is three processes, which share all cores with the client and the provider; so does the bare relay beside it.
+The executor has one core, in turns with the bare relay and with a hop: the same relay behind gRPC instead of HTTP. The
+client and the provider have the other. The three services of the whole path share all cores with the client and the
+provider, and so does the bare relay beside them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,39 +43,59 @@ LOADS = (Load("plain", stream=False, at_once=64), Load("stream", stream=True, at
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to the provider: the work of a load, and the processes that do it."""
+    """A way to the provider: the work of a load, and the processes that do it."""
 
     work: Callable[[Load], Work]
     processes: Mapping[str, Process]
 
 
 async def relay(pace: Pace, cores: list[int], where: Path) -> dict[str, Any]:
-    """Figures by load and way, first on a core of its own, then with all cores shared."""
-    client, server = {cores[0]}, {cores[-1]}
+    """Figures by way and load. This process is to stand on the first core."""
     return {
-        "one_core": await _figures(pace, server, client, where, whole=False),
-        "all_cores": await _figures(pace, set(cores), set(cores), where, whole=True),
+        "executor": await _executor(pace, {cores[-1]}, {cores[0]}, where),
+        "whole": await _whole(pace, set(cores), where),
     }
 
 
-async def _figures(pace: Pace, server: set[int], other: set[int], where: Path, *, whole: bool) -> dict[str, Any]:
-    upstream_port, bare_port, *ports = free_ports(7)
+async def _executor(pace: Pace, server: set[int], other: set[int], where: Path) -> dict[str, Any]:
+    hop_port, *ports = free_ports(8)
     with ExitStack() as parts:
-        upstream = parts.enter_context(running("bench.upstream", (str(upstream_port), str(CHUNKS)), {}, other, where))
-        arguments = (str(bare_port), str(upstream_port))
-        bare = parts.enter_context(running("bench.bare_relay", arguments, {}, server, where))
-        base_url = f"http://127.0.0.1:{upstream_port}/v1"
-        chain = parts.enter_context(services.whole_chain(POOL, ports, server, where, base_url))
-        for process, port in ((upstream, upstream_port), (bare, bare_port)):
-            await listening(process, port)
-        for process, port in zip(chain.values(), (ports[1], ports[3], ports[4]), strict=True):
-            await listening(process, port, "/readyz")
-        ways = {"bare": Way(await _over_http(bare_port, "model-0", parts), {"bare": bare})}
-        if whole:
-            ways["whole"] = Way(await _over_http(ports[4], "auto", parts), chain)
-        else:
-            ways["executor"] = Way(await _over_grpc(ports[0], ports[2], parts), {"executor": chain["executor"]})
+        bare, chain = await _started(parts, ports, server, other, where)
+        arguments = (str(hop_port), str(ports[0]))
+        hop = parts.enter_context(running("bench.bare_hop", arguments, {}, server, where))
+        await listening(hop, hop_port)
+        ways = {
+            "bare": bare,
+            "bare_hop": Way(await _over_hop(hop_port, parts), {"hop": hop}),
+            "relayed": Way(await _executions(ports[2], ports[4], parts), {"executor": chain["executor"]}),
+        }
         return {load.name: await _side_by_side(pace, ways, load) for load in LOADS}
+
+
+async def _whole(pace: Pace, cores: set[int], where: Path) -> dict[str, Any]:
+    ports = free_ports(7)
+    with ExitStack() as parts:
+        bare, chain = await _started(parts, ports, cores, cores, where)
+        ways = {"bare": bare, "relayed": Way(await _over_http(ports[6], "auto", parts), chain)}
+        return {load.name: await _side_by_side(pace, ways, load) for load in LOADS}
+
+
+async def _started(
+    parts: ExitStack, ports: Sequence[int], server: set[int], other: set[int], where: Path
+) -> tuple[Way, dict[str, Process]]:
+    """The bare relay and the three services before one provider. Ports: provider, bare relay, five of the services."""
+    upstream_port, bare_port, *of_services = ports
+    upstream = parts.enter_context(running("bench.upstream", (str(upstream_port), str(CHUNKS)), {}, other, where))
+    arguments = (str(bare_port), str(upstream_port))
+    bare = parts.enter_context(running("bench.bare_relay", arguments, {}, server, where))
+    base_url = f"http://127.0.0.1:{upstream_port}/v1"
+    chain = parts.enter_context(services.whole_chain(POOL, of_services, server, where, base_url))
+    for process, port in ((upstream, upstream_port), (bare, bare_port)):
+        await listening(process, port)
+    _, decision_metrics, _, executor_metrics, edge = of_services
+    for process, port in zip(chain.values(), (decision_metrics, executor_metrics, edge), strict=True):
+        await listening(process, port, "/readyz")
+    return Way(await _over_http(bare_port, "model-0", parts), {"bare": bare}), chain
 
 
 async def _side_by_side(pace: Pace, ways: Mapping[str, Way], load: Load) -> dict[str, Any]:
@@ -86,9 +107,8 @@ async def _side_by_side(pace: Pace, ways: Mapping[str, Way], load: Load) -> dict
         for name, way in ways.items():
             await measure(way.work(load), load.at_once, pace.round_s, samples[name], way.processes)
     found: dict[str, Any] = {name: one.figures() for name, one in samples.items()}
-    relayed = next(name for name in ways if name != "bare")
-    found["rate_to_bare"] = ratio(found[relayed], found["bare"], "per_s")
-    return found
+    ratios = {f"{name}_to_bare_rate": ratio(found[name], found["bare"], "per_s") for name in ways if name != "bare"}
+    return found | ratios
 
 
 async def _over_http(port: int, model: str, parts: ExitStack) -> Callable[[Load], Work]:
@@ -106,8 +126,19 @@ async def _over_http(port: int, model: str, parts: ExitStack) -> Callable[[Load]
     return work
 
 
-async def _over_grpc(decision_port: int, executor_port: int, parts: ExitStack) -> Callable[[Load], Work]:
-    """Executes one plan of the decision service again and again."""
+async def _over_hop(port: int, parts: ExitStack) -> Callable[[Load], Work]:
+    client = await calls.connect(port)
+    parts.callback(client.close)
+
+    def work(load: Load) -> Work:
+        body = _body("model-0", load)
+        return client.calls("/bench.Hop/Relay", lambda: body, ANSWERED)
+
+    return work
+
+
+async def _executions(decision_port: int, executor_port: int, parts: ExitStack) -> Callable[[Load], Work]:
+    """Executes one plan of the decision service again and again, as the edge asks for it."""
     deciding, executing = await calls.connect(decision_port), await calls.connect(executor_port)
     parts.callback(deciding.close)
     parts.callback(executing.close)

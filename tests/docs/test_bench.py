@@ -42,11 +42,12 @@ def test_a_quick_run_has_every_figure_and_leaves_nothing_behind() -> None:
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert set(found) == {"machine", "versions", "kernel", "rpc", "path", "seconds"}
+    assert set(found) == {"machine", "versions", "kernel", "rpc", "path", "relay", "seconds"}
     assert set(found["kernel"]) == {"pool_10", "pool_100", "pool_1000"}
     for load in (found["rpc"]["pool_10"]["at_once_1"], found["rpc"]["pool_100"]["at_once_64"]):
         assert min(load[call]["calls"] for call in ("echo", "decide", "decide_and_report", "report")) > 0
     assert found["path"]["stream"]["at_once_32"]["added_to_first_content"]["p50_us"] > 0
+    assert found["relay"]["executor"]["stream"]["relayed_to_bare_rate"] > 0
     assert all(f"### {title}" in page.figures(found) for title in page.SECTIONS)
     assert processes() <= before
 
