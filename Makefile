@@ -10,15 +10,20 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --quiet --quiet --disable-pip-version-check
 RUN_READY := $(VENV)/.run-ready
 DEV_READY := $(VENV)/.dev-ready
+CLIENTS := .venv-clients
+CLIENTS_READY := $(CLIENTS)/.ready
+AGENTS := .venv-agents
+AGENTS_READY := $(AGENTS)/.ready
 
 PROTO_FILES := $(shell cd protos && find omniroute -name '*.proto' | sort)
 PROTOC = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I protos \
 	--python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1) $(PROTO_FILES)
-LOCK = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --upgrade \
+LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --upgrade \
 	--no-emit-index-url --no-annotate --no-header --quiet
 
-.PHONY: help setup dev run test test-full check check-format check-lint check-types check-imports check-protos fmt \
-	docs docs-check transcripts run-real-model smoke-live smoke-remote bench bench-beside protos protos-baseline lock clean
+.PHONY: help setup dev run test test-full clients-full check check-format check-lint check-types check-imports \
+	check-protos fmt docs docs-check transcripts run-real-model smoke-live smoke-remote bench bench-beside protos \
+	protos-baseline lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,15 +46,32 @@ $(DEV_READY): requirements-dev.txt $(RUN_READY)
 	@$(PIP) install --require-hashes --requirement requirements-dev.txt
 	@touch $@
 
+# The clients of other makers have pins of their own, so an environment of their own.
+$(CLIENTS_READY): requirements-clients.txt | $(DEV_READY)
+	@echo "installing other makers' clients into $(CLIENTS)"
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CLIENTS)
+	@$(BIN)/uv pip install --quiet --python $(CLIENTS)/bin/python --require-hashes --requirement requirements-clients.txt
+	@touch $@
+
+$(AGENTS_READY): | $(DEV_READY)
+	@echo "installing agents into $(AGENTS)"
+	@npm install --silent --no-fund --no-audit --prefix $(AGENTS) @openai/codex@0.171.0 opencode-ai@1.18.33
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(AGENTS)/aider
+	@$(BIN)/uv pip install --quiet --python $(AGENTS)/aider/bin/python aider-chat==0.86.2
+	@touch $@
+
 run: $(RUN_READY) ## start the three services; Ctrl-C stops them
 	@exec $(BIN)/omnictl up
 
-test: $(DEV_READY) ## the suite of CI
+test: $(DEV_READY) $(CLIENTS_READY) ## the suite of CI
 	@$(BIN)/python -m pytest -m "not full" -n 2 --dist loadfile -q
 
-test-full: $(DEV_READY) ## the long tests too
+test-full: $(DEV_READY) $(CLIENTS_READY) ## the long tests too
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --group full
 	@$(BIN)/python -m pytest -q
+
+clients-full: $(AGENTS_READY) ## Codex, opencode and aider through the gateway; needs npm
+	@$(BIN)/python -m pytest -q tests/clients/test_agents.py
 
 check: check-format check-lint check-types check-imports check-protos docs-check ## format, lint, types, imports, contract, docs
 
@@ -116,9 +138,10 @@ protos-baseline: $(DEV_READY) ## at a release: what later changes must stay comp
 	$(BIN)/buf build --output protos/baseline.binpb
 
 lock: $(DEV_READY) ## renew the pinned requirements
-	$(LOCK) --output-file requirements.txt
-	$(LOCK) --group dev --output-file requirements-dev.txt
+	$(LOCK) pyproject.toml --output-file requirements.txt
+	$(LOCK) pyproject.toml --group dev --output-file requirements-dev.txt
+	$(LOCK) --group clients --output-file requirements-clients.txt
 	@touch $(RUN_READY) $(DEV_READY)
 
 clean: ## remove what can be made again, but never data
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(CLIENTS) $(AGENTS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

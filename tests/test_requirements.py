@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUN = PROJECT["project"]["dependencies"]
 DEV = PROJECT["dependency-groups"]["dev"]
+CLIENTS = PROJECT["dependency-groups"]["clients"]
+FILES = {"requirements.txt": RUN, "requirements-dev.txt": RUN + DEV, "requirements-clients.txt": CLIENTS}
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;\\]+)", re.MULTILINE)
 
 
@@ -22,9 +24,7 @@ def pins(file: str) -> dict[str, str]:
     return {canonicalize_name(pin["name"]): pin["version"] for pin in PIN.finditer(text)}
 
 
-@pytest.mark.parametrize(
-    ("file", "wanted"), [("requirements.txt", RUN), ("requirements-dev.txt", RUN + DEV)], ids=["run", "dev"]
-)
+@pytest.mark.parametrize(("file", "wanted"), FILES.items(), ids=FILES)
 def test_the_lock_is_current(file: str, wanted: list[str]) -> None:
     locked = pins(file)
     stale = [
@@ -40,7 +40,7 @@ def test_development_runs_what_is_run_in_production() -> None:
     assert {name: dev.get(name) for name in run} == run
 
 
-@pytest.mark.parametrize("file", ["requirements.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize("file", FILES)
 def test_the_lock_names_no_host_and_has_a_hash_for_each_pin(file: str) -> None:
     text = (ROOT / file).read_text()
     assert "://" not in text
