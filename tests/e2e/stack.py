@@ -183,9 +183,11 @@ class Stack:
         body = {"model": model, "messages": [{"role": "user", "content": content}], **fields}
         return await self.post(orjson.dumps(body), headers)
 
-    async def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> Answer:
+    async def post(
+        self, body: bytes, headers: Mapping[str, str] | None = None, path: str = "/v1/chat/completions"
+    ) -> Answer:
         sent = {"content-type": "application/json", **(headers or {})}
-        return _answer(await self.http.post(f"{self.url}/v1/chat/completions", content=body, headers=sent))
+        return _answer(await self.http.post(f"{self.url}{path}", content=body, headers=sent))
 
     async def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
         return _answer(await self.http.get(self.url + path, headers=headers))
