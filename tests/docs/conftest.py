@@ -22,6 +22,7 @@ from tests.docs.pages import ROOT
 
 READY_S, STOP_S = 40.0, 20.0
 BIN = Path(sys.executable).parent
+CLIENTS = ROOT / ".venv-clients" / "bin"  # after the project's own, for what only they have
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     ports = dict(zip(("20128", "50051", "50052", "50061", "50062"), free_ports(5), strict=True))
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OMNIROUTE_")}
     environ = {name: value for name, value in clean.items() if not name.endswith(("_KEY", "_TOKEN", "_proxy"))} | {
-        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "PATH": f"{BIN}:{os.environ['PATH']}:{CLIENTS}",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "OMNIROUTE_EDGE_PORT": str(ports["20128"]),
         "OMNIROUTE_DECISION_BIND": f"127.0.0.1:{ports['50051']}",
         "OMNIROUTE_DECISION_ADDRESS": f"127.0.0.1:{ports['50051']}",
