@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import orjson
+import pytest
 
 from tests.clients.heard import Heard
 
@@ -59,6 +60,8 @@ class Speakers:
         return Heard(**orjson.loads(line))
 
     async def _start(self, program: str) -> asyncio.subprocess.Process:
+        if not PROGRAMS[program].exists():
+            pytest.skip(f"{OTHERS} is not there: make test installs it")
         kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         with self._log(program).open("wb") as log:
             self._running[program] = await asyncio.create_subprocess_exec(
