@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, exposition
+from prometheus_client import CollectorRegistry, Gauge, GCCollector, PlatformCollector, ProcessCollector, exposition
 
 from service_kit.lifecycle import Fatal
 
@@ -17,12 +17,14 @@ REGISTRY = CollectorRegistry(auto_describe=True)
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 GCCollector(registry=REGISTRY)
+TASKS = Gauge("omniroute_tasks", "Tasks of the event loop; those that nobody ends show here.", registry=REGISTRY)
 
 Answer = tuple[str, str, bytes]
 
 
 def render() -> bytes:
-    """Every metric of the process in Prometheus' text form (CONTENT_TYPE)."""
+    """Every metric of the process in Prometheus' text form (CONTENT_TYPE). Called on the process's loop."""
+    TASKS.set(len(asyncio.all_tasks()))
     return exposition.generate_latest(REGISTRY)
 
 

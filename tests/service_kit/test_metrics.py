@@ -41,6 +41,20 @@ async def test_metrics_are_served() -> None:
     assert "process_cpu_seconds_total" in answer.text
 
 
+async def test_tasks_are_counted_while_they_last() -> None:
+    told = metrics.REGISTRY.get_sample_value
+    metrics.render()
+    before = told("omniroute_tasks") or 0.0
+    sleeping = [asyncio.create_task(asyncio.sleep(10)) for _ in range(3)]
+    metrics.render()
+    assert told("omniroute_tasks") == before + 3
+    for task in sleeping:
+        task.cancel()
+    await asyncio.wait(sleeping)
+    metrics.render()
+    assert told("omniroute_tasks") == before
+
+
 @pytest.mark.parametrize(
     ("path", "ready", "status"),
     [
