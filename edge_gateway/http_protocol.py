@@ -37,6 +37,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._progressed()
         if self._stalled is not None:
             self._stalled.cancel()
+        # uvicorn leaves this timer running when the connection is lost by an error, as when a client closes it right
+        # after the last event: it would keep all that belongs to the connection until it fires.
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

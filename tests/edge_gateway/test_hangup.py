@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
+import struct
 from collections.abc import AsyncIterator
 
 import orjson
 import pytest
 
+from edge_gateway.http_protocol import BoundedProtocol
 from edge_gateway.relay import TAIL_S
 from omniroute.decision.v1 import decision_pb2
 from omniroute.executor.v1 import executor_pb2
@@ -169,6 +173,26 @@ async def test_hang_up_is_logged_as_499(open_house: Open) -> None:
     await house.executor.wait_for_cancel()
     figures = (await house.get("/metrics")).text
     assert 'omniroute_edge_requests_total{route="/v1/chat/completions",status="499"}' in figures
+
+
+async def test_nothing_is_kept_of_a_connection_that_is_gone(open_house: Open) -> None:
+    """Clients that reset it after the answer, where others would keep it for the next request."""
+    house = await open_house(fakes.stream_answer())
+    for _ in range(5):
+        reader, writer = await house.connect()
+        writer.write(request(chat(stream=True)))
+        async with asyncio.timeout(5):
+            await reader.readuntil(b"0\r\n\r\n")
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+    async with asyncio.timeout(5):
+        while kept_connections():
+            await asyncio.sleep(0.05)
+
+
+def kept_connections() -> int:
+    gc.collect()
+    return sum(isinstance(each, BoundedProtocol) for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("stream", [True, False])
