@@ -29,6 +29,8 @@ from service_kit.errors import ServiceError
 from service_kit.settings import SettingsError, read
 
 KEY_CHECKS, KEY_CHECK_PAUSE_S = 10, 1.0
+# What the drain leaves over has a moment more, and is then cancelled.
+LAST_MOMENT_S = 1
 # Cancelled requests still put their outcomes into the queue, and the queue still delivers them.
 CANCEL_GRACE_S, REPORT_GRACE_S = 1.0, 3.0
 
@@ -75,8 +77,12 @@ class Edge:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Take nothing new, let requests end, deliver their outcomes; each for a bounded time."""
+        """Refuse what is new, let requests end, deliver their outcomes; each for a bounded time.
+
+        The port is listened on until the requests have ended: whoever still sends here is told to try again.
+        """
         self._probes.draining = True
+        await self._front.drained(max(0.0, self._settings.edge_drain_ms / 1000 - LAST_MOMENT_S))
         self._server.should_exit = True
         await self._serving
         if self._server.server_state.tasks:
@@ -100,7 +106,7 @@ class Edge:
             settings.edge_request_timeout_ms / 1000,
             time.monotonic,
         )
-        front = Front(
+        self._front = Front(
             routes(house, self._probes),
             max_concurrent=settings.edge_max_concurrent,
             access_log=settings.edge_access_log,
@@ -108,7 +114,7 @@ class Edge:
             new_id=lambda: uuid.uuid4().hex,
         )
         return uvicorn.Config(
-            front,
+            self._front,
             http=bounded(
                 max_head_bytes=settings.edge_max_head_bytes,
                 head_timeout_s=settings.edge_head_timeout_ms / 1000,
@@ -122,7 +128,7 @@ class Edge:
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=max(1, settings.edge_keep_alive_ms // 1000),
-            timeout_graceful_shutdown=settings.edge_drain_ms // 1000,
+            timeout_graceful_shutdown=min(LAST_MOMENT_S, settings.edge_drain_ms // 1000),
         )
 
 

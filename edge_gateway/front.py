@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 from starlette.exceptions import HTTPException
@@ -40,6 +41,16 @@ class Front:
         self._clock = clock
         self._new_id = new_id
         self._in_flight = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._is_stopping = False
+
+    async def drained(self, limit_s: float) -> None:
+        """Refuse every request from now on, and wait for those in flight to end, for at most ``limit_s``."""
+        self._is_stopping = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._idle.wait()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -49,9 +60,12 @@ class Front:
             await self._serve(exchange, scope, receive)
             return
         self._in_flight += 1
+        self._idle.clear()
         metrics.IN_FLIGHT.set(self._in_flight)
         try:
-            if self._in_flight > self._max_concurrent:
+            if self._is_stopping:
+                await exchange.refuse(problems.stopping())
+            elif self._in_flight > self._max_concurrent:
                 metrics.REFUSED_BUSY.inc()
                 await exchange.refuse(problems.too_busy())
             else:
@@ -60,6 +74,8 @@ class Front:
             self._in_flight -= 1
             metrics.IN_FLIGHT.set(self._in_flight)
             self._record(exchange, scope)
+            if not self._in_flight:
+                self._idle.set()
 
     def _open(self, scope: Scope, send: Send) -> Exchange:
         incoming = headers.incoming(scope)

@@ -67,7 +67,7 @@ ANTHROPIC_TYPES: Mapping[int, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A refusal in HTTP terms. ``retry_after_s`` is in whole seconds, at least 1."""
+    """A refusal in HTTP terms. ``retry_after_s`` is in whole seconds, at least 1; ``closes`` ends the connection."""
 
     status: int
     type: str
@@ -76,6 +76,7 @@ class Problem:
     param: str | None = None
     retry_after_s: int | None = None
     allow: str = ""
+    closes: bool = False
 
 
 Render = Callable[[Problem], bytes]
@@ -149,6 +150,8 @@ def headers(problem: Problem) -> list[tuple[bytes, bytes]]:
         found.append((b"allow", problem.allow.encode()))
     if problem.status == 401:
         found.append((b"www-authenticate", b"Bearer"))
+    if problem.closes:
+        found.append((b"connection", b"close"))
     return found
 
 
@@ -175,7 +178,8 @@ def too_busy() -> Problem:
 
 
 def stopping() -> Problem:
-    return Problem(503, SERVER_ERROR, "shutting_down", "This gateway is shutting down. Try again.", retry_after_s=1)
+    message = "This gateway is shutting down. Try again."
+    return Problem(503, SERVER_ERROR, "shutting_down", message, retry_after_s=1, closes=True)
 
 
 def timed_out(limit_ms: int) -> Problem:

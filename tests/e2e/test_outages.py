@@ -155,12 +155,15 @@ async def test_an_outcome_waits_for_a_decision_service_that_is_away(stack: Stack
 
 
 async def test_the_edge_drains_on_sigterm_and_serves_again(stack: Stack) -> None:
+    """What is under way is finished; what comes is refused at once, in words that say to try again."""
     tap = Tap()
-    provided = await stack.provider("tap", tap)
+    provided, ant = await stack.provider("tap", tap), await stack.provider("ant")
     async with open_stream(stack, provided.model) as (response, parts):
         said = await anext(parts)
         ending = asyncio.create_task(stack.edge.terminate())
-        await asyncio.sleep(0.3)
+        await until(lambda: _refuses(stack, ant.model))
+        refused = await stack.chat(ant.model)
+        assert (refused.error["code"], refused.headers["retry-after"]) == ("shutting_down", "1")
         tap.opened.set()
         said += await rest_of(parts)
     assert said.endswith(b"data: [DONE]\n\n")
@@ -168,7 +171,7 @@ async def test_the_edge_drains_on_sigterm_and_serves_again(stack: Stack) -> None
         assert await ending == 0
     assert await stack.settled(response.headers["x-omniroute-decision-id"]) == ["SUCCESS"]
     await stack.edge.start()
-    assert (await stack.chat((await stack.provider("ant")).model)).status == 200
+    assert (await stack.chat(ant.model)).status == 200
 
 
 async def test_the_executor_drains_on_sigterm(stack: Stack) -> None:

@@ -77,11 +77,25 @@ async def ended(child: asyncio.subprocess.Process) -> tuple[int, str]:
     return child.returncode, said.decode()
 
 
+async def refused_meanwhile(port: int) -> None:
+    """While an edge ends, whoever sends something new is told to try again, elsewhere perhaps."""
+    async with asyncio.timeout(5), httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        while (await client.get("/readyz")).status_code == 200:
+            await asyncio.sleep(0.01)
+        assert (await client.get("/readyz")).json()["checks"] == {"edge": "draining"}
+        assert (await client.get("/healthz")).status_code == 200
+        for path in ("/v1/chat/completions", "/v1/messages"):
+            refused = await client.post(path, json=chat())
+            assert refused.status_code == 503
+            assert refused.json()["error"]["code"] == "shutting_down"
+            assert (refused.headers["retry-after"], refused.headers["connection"]) == ("1", "close")
+
+
 async def test_sigterm_lets_requests_end_and_outcomes_out() -> None:
     async def slow(request: executor_pb2.ExecuteRequest) -> AsyncIterator[fakes.Event]:
         for event in (fakes.stream_head(), *fakes.text_chunks(["Hel"])):
             yield event
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(1.5)
         for event in (*fakes.text_chunks(["lo"]), fakes.DONE_LINE, fakes.outcome(), fakes.done()):
             yield event
 
@@ -94,6 +108,7 @@ async def test_sigterm_lets_requests_end_and_outcomes_out() -> None:
                 parts = answer.aiter_bytes()
                 first = await anext(parts)
                 child.terminate()
+                await refused_meanwhile(port)
                 rest = b"".join([part async for part in parts])
         assert b"[DONE]" in first + rest
         status, said = await ended(child)
