@@ -116,7 +116,7 @@ class Completions:
 
     async def _relay(self, relay: Relay, call: Execution, receive: Receive, left_s: float) -> None:
         try:
-            async with asyncio.timeout(left_s + DEADLINE_SLACK_S), ends_at_hangup(receive):
+            async with asyncio.timeout(left_s + DEADLINE_SLACK_S), ends_at_hangup(receive, call):
                 await relay.run(call)
             await relay.finish()
         except TimeoutError:

@@ -10,8 +10,11 @@ from collections.abc import AsyncIterator
 
 import orjson
 import pytest
+from starlette.types import Message
 
+from edge_gateway.hangup import ends_at_hangup
 from edge_gateway.http_protocol import BoundedProtocol
+from edge_gateway.json_body import Hangup
 from edge_gateway.relay import TAIL_S
 from omniroute.decision.v1 import decision_pb2
 from omniroute.executor.v1 import executor_pb2
@@ -188,6 +191,26 @@ async def test_nothing_is_kept_of_a_connection_that_is_gone(open_house: Open) ->
     async with asyncio.timeout(5):
         while kept_connections():
             await asyncio.sleep(0.05)
+
+
+async def test_a_hang_up_ends_the_call_and_not_the_task_that_reads_it(open_house: Open) -> None:
+    """What gRPC puts aside for a read is not freed where the task that waits for it is cancelled."""
+    house = await open_house(then_hang(stream_head()))
+    left = asyncio.Event()
+
+    async def receive() -> Message:
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    asked = executor_pb2.ExecuteRequest(decision_id="d-1", plan=fakes.plan(1))
+    call = house.edge._services.execute(asked, 5.0)
+    task = asyncio.current_task()
+    assert task is not None
+    with pytest.raises(Hangup):
+        async with ends_at_hangup(receive, call):
+            async for _ in call:
+                left.set()
+    assert (task.cancelling(), call.cancelled()) == (0, True)
 
 
 def kept_connections() -> int:
