@@ -29,7 +29,8 @@ KEPT_IDLE_S = 1
 MIB = 2**20
 # A decision is remembered for late outcomes and for those who ask about it.
 REMEMBERED_BYTES = 8 * 1024
-GROWTH_BYTES = 24 * MIB
+GROWTH_BYTES = 16 * MIB
+OVER_LIMIT_S = 60.0
 NEXT_LIMIT_S = 5.0
 KINDS = ("breaker", "cooldown", "lockout", "exclusion")
 
@@ -125,7 +126,7 @@ async def all_is_over(stack: Stack, zoo: Zoo) -> dict[str, Figures]:
         )
         return told if quiet else None
 
-    found: dict[str, Figures] = await until(over)
+    found: dict[str, Figures] = await until(over, OVER_LIMIT_S)
     return found
 
 

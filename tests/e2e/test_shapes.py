@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -11,14 +10,13 @@ import pytest
 
 from omniroute.decision.v1 import decision_pb2
 from omniroute.registry.v1 import registry_pb2
-from tests.e2e.stack import Answer, Provided, Stack, until
+from tests.e2e.stack import Provided, Stack, until
 from tests.executor.shapes.plans import TOOL, says
 from tests.executor.upstream import (
     Connection,
     Received,
     Script,
     answer,
-    close_at_once,
     completion,
     delta,
     error_body,
@@ -198,74 +196,6 @@ async def test_a_conversation_is_handed_over_with_its_summary(stack: Stack) -> N
 
 
 # Faults
-
-
-@dataclass(frozen=True)
-class Fault:
-    script: Script
-    outcome: str
-
-
-FAULTS = {
-    "500": Fault(answer(500, error_body()), "UPSTREAM_ERROR"),
-    "429": Fault(answer(429, error_body("slow", type="rate_limit_error"), {"retry-after": "90"}), "RATE_LIMITED"),
-    "401": Fault(answer(401, error_body("who are you")), "AUTH_FAILED"),
-    "404": Fault(answer(404, error_body("no such model")), "MODEL_NOT_FOUND"),
-    "hangs": Fault(hang, "TIMEOUT"),
-    "closes": Fault(close_at_once, "NETWORK"),
-    "empty": Fault(answer(200, completion("")), "EMPTY"),
-    "content policy": Fault(answer(400, error_body("no", code="content_policy_violation")), "CONTENT_POLICY"),
-}
-CONFIG: dict[str, Any] = {"targetTimeoutMs": TARGET_TIMEOUT_MS, "maxRetries": 0}
-
-
-async def in_a_chain(stack: Stack, bad: Provided) -> Answer:
-    return await stack.chat(await stack.combo(bad, await stack.provider("well"), **CONFIG))
-
-
-async def in_a_panel(stack: Stack, bad: Provided) -> Answer:
-    well, judge = [await stack.provider("well") for _ in range(2)], await stack.provider("judge")
-    return await stack.chat(await stack.combo(*well, bad, strategy="fusion", judgeModel=judge.model, **CONFIG))
-
-
-async def as_judge(stack: Stack, bad: Provided) -> Answer:
-    well = [await stack.provider("well") for _ in range(2)]
-    return await stack.chat(await stack.combo(*well, strategy="fusion", judgeModel=bad.model, **CONFIG))
-
-
-async def as_a_step(stack: Stack, bad: Provided) -> Answer:
-    first, last = await stack.provider("well"), await stack.provider("well")
-    return await stack.chat(await stack.combo(first, bad, last, strategy="pipeline", **CONFIG))
-
-
-async def as_planner(stack: Stack, bad: Provided) -> Answer:
-    combo = await stack.combo(bad, await stack.provider("well"), agenticOrchestration={"enabled": True}, **CONFIG)
-    return await stack.chat(combo, tools=[TOOL])
-
-
-async def as_executor(stack: Stack, bad: Provided) -> Answer:
-    planner, well = await stack.provider("planner", says("TOOLS")), await stack.provider("well")
-    combo = await stack.combo(planner, bad, well, agenticOrchestration={"enabled": True}, **CONFIG)
-    return await stack.chat(combo, tools=[TOOL])
-
-
-PLACES = [in_a_chain, in_a_panel, as_judge, as_a_step, as_planner, as_executor]
-
-
-@pytest.mark.parametrize("name", FAULTS)
-async def test_the_same_fault_moves_the_same_state_at_every_place(stack: Stack, name: str) -> None:
-    fault = FAULTS[name]
-    bad = [await stack.provider("bad", fault.script) for _ in PLACES]
-    served = await asyncio.gather(*(place(stack, each) for place, each in zip(PLACES, bad, strict=True)))
-    moved = []
-    for each, one in zip(served, bad, strict=True):
-        record = await over(stack, each.decision_id)
-        [outcome] = [outcome for outcome in record.outcomes if outcome.provider == one.name]
-        assert decision_pb2.OutcomeClass.Name(outcome.outcome_class) == f"OUTCOME_CLASS_{fault.outcome}"
-        assert len(one.upstream.requests) == 1
-        moved.append(await state_of(stack, one))
-    assert moved == [moved[0]] * len(PLACES)
-    assert bool(moved[0]) is (fault.outcome != "CONTENT_POLICY")
 
 
 async def state_of(stack: Stack, provided: Provided) -> dict[tuple[str, str], Any]:

@@ -206,10 +206,14 @@ async def test_a_hang_up_ends_the_call_and_not_the_task_that_reads_it(open_house
     call = house.edge._services.execute(asked, 5.0)
     task = asyncio.current_task()
     assert task is not None
-    with pytest.raises(Hangup):
+
+    async def reads() -> None:
         async with ends_at_hangup(receive, call):
             async for _ in call:
                 left.set()
+
+    with pytest.raises(Hangup):
+        await reads()
     assert (task.cancelling(), call.cancelled()) == (0, True)
 
 
