@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 
 import orjson
 import pytest
@@ -153,20 +155,49 @@ def test_byte_by_byte_is_the_same_stream(client: ClientDialect, dialect: str, na
     assert got.data == whole(client, dialect, name).data
 
 
-EVERY_CUT = [
-    ("anthropic", "tools", ClientDialect.ANTHROPIC_MESSAGES),
-    ("anthropic", "thinking", ClientDialect.OPENAI_CHAT),
-    ("gemini", "tools", ClientDialect.OPENAI_RESPONSES),
-    ("openai", "tools beside each other", ClientDialect.ANTHROPIC_MESSAGES),
-]
+def every_cut() -> Iterator[object]:
+    for client in CLIENTS:
+        for dialect, name in cases():
+            marks = [] if name == "tools" else [pytest.mark.full]
+            yield pytest.param(dialect, name, client, marks=marks, id=f"{dialect}, {name}, {client.value}")
 
 
-@pytest.mark.parametrize(("dialect", "name", "client"), EVERY_CUT)
+@pytest.mark.parametrize(("dialect", "name", "client"), every_cut())
 def test_a_cut_at_any_byte_changes_nothing(dialect: str, name: str, client: ClientDialect) -> None:
     data, call = RECORDED[dialect][name], call_of(client)
     expected = whole(client, dialect, name).data
     for place in range(len(data)):
         assert relayed(call, dialect, [data[:place], data[place:]]).data == expected
+
+
+# The same stream as other servers would write it.
+FORMS: Mapping[str, Callable[[bytes], bytes]] = MappingProxyType(
+    {
+        "ends of lines are CR": lambda data: data.replace(b"\n", b"\r"),
+        "ends of lines are CRLF": lambda data: data.replace(b"\n", b"\r\n"),
+        "a byte order mark": lambda data: b"\xef\xbb\xbf" + data,
+        "comments": lambda data: b": hello\n\n" + data.replace(b"data: ", b": noise\n:\ndata: "),
+        "ids and waits": lambda data: data.replace(b"data: ", b"id: 7\nretry: 10\ndata: "),
+        "no blank after the colon": lambda data: data.replace(b"data: ", b"data:"),
+        "several lines of data": lambda data: data.replace(b',"', b',\ndata: "'),
+        "no blank line at the end": lambda data: data.removesuffix(b"\n"),
+        "no end of the last line": lambda data: data.removesuffix(b"\n\n"),
+    }
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_the_form_of_a_stream_changes_nothing(dialect: str, client: ClientDialect, form: str) -> None:
+    call = call_of(client)
+    for name, data in RECORDED[dialect].items():
+        expected, written = whole(client, dialect, name), FORMS[form](data)
+        for pieces in ([written], [written[place : place + 1] for place in range(len(written))]):
+            got = relayed(call, dialect, pieces)
+            assert (got.state, got.events) == (expected.state, expected.events), name
+            if form != "several lines of data":
+                assert got.data == expected.data, name
 
 
 @settings(max_examples=150, deadline=None)
