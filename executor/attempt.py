@@ -25,6 +25,7 @@ C = OutcomeClass
 
 MAX_ERROR_BYTES = 64 * 1024
 ERROR_BODY_S = 5.0
+ERROR_BODY_MARGIN_S = 0.05  # before the attempt's own end, which would make a time-out of it
 STREAM_HEADERS = (("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache"))
 PLAIN_STARTS = (b"{", b"[", b"<")  # no event stream begins with one of these, whatever its content type says
 
@@ -239,8 +240,9 @@ class _Visit:
     async def _error_body(self, response: UpstreamResponse) -> bytes:
         """Its beginning. A body that does not come takes nothing from what the status says."""
         body = b""
+        until = min(self._slot.until - ERROR_BODY_MARGIN_S, self._clock() + ERROR_BODY_S)
         try:
-            async with self._means.drain.scope(min(self._slot.until, self._clock() + ERROR_BODY_S)):
+            async with self._means.drain.scope(until):
                 while len(body) < MAX_ERROR_BYTES:
                     data = await response.read()
                     body += data

@@ -101,6 +101,29 @@ async def test_references_are_read_here(house: House, tmp_path: Path) -> None:
     assert by_file.requests[1].headers["authorization"] == "Bearer sk-file-changed-01"
 
 
+async def test_a_reference_that_is_refused_is_asked_for_and_read_again(house: House, tmp_path: Path) -> None:
+    """Neither the answer of the registry nor the file is taken from memory then."""
+    file = tmp_path / "key"
+    file.write_text("sk-file-old-0123456789")
+    reference = registry_pb2.ResolveResponse(reference=f"file:{file}", max_age_ms=60_000)
+    house.credentials.answers["c-t0"] = reference
+
+    async def rotated(received: Received, connection: Connection) -> None:
+        file.write_text("sk-file-new-0123456789")
+        await only("sk-file-new-0123456789")(received, connection)
+
+    upstream = await house.upstream(rotated)
+    got = await house.execute([target(upstream)])
+    assert got.classes == ["SUCCESS"]
+    sent = [received.headers["authorization"] for received in upstream.requests]
+    assert sent == ["Bearer sk-file-old-0123456789", "Bearer sk-file-new-0123456789"]
+    house.environ["SOME_KEY"] = "sk-env-old-0123456789"
+    house.credentials.after_refresh["c-t0"] = registry_pb2.ResolveResponse(reference="env:SOME_KEY", max_age_ms=60_000)
+    upstream.scripts = [only("sk-env-old-0123456789")]
+    assert (await house.execute([target(upstream)])).classes == ["SUCCESS"]
+    assert house.credentials.asked == [("c-t0", False), ("c-t0", True)]
+
+
 async def test_an_access_token_goes_out_as_bearer(house: House) -> None:
     oauth = registry_pb2.OAuthCredential(access_token="access-0123456789", refresh_token="refresh-0123456789")
     house.credentials.answers["c-t0"] = registry_pb2.ResolveResponse(oauth=oauth, max_age_ms=60_000)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import email.utils
 import time
 from typing import Any
 
+import orjson
 import pytest
 
 from omniroute.decision.v1 import decision_pb2
@@ -70,7 +73,15 @@ async def test_a_refused_connection_goes_on(house: House) -> None:
     assert got.classes == ["NETWORK", "SUCCESS"]
 
 
-@pytest.mark.parametrize("script", [hang, slow_loris], ids=["hang", "slow loris"])
+async def slow_body(_received: Received, connection: Connection) -> None:
+    data = orjson.dumps(completion("never whole in time"))
+    await connection.send(head(200, {"content-length": str(len(data))}))
+    await connection.send_slowly(data, pause_s=0.05)
+
+
+@pytest.mark.parametrize(
+    "script", [hang, slow_loris, slow_body], ids=["hang", "a head that drips", "a body that drips"]
+)
 async def test_a_target_without_an_answer_in_its_time_out_goes_on(house: House, script: Script) -> None:
     upstream = await house.upstream(script)
     spare = await house.upstream(GOOD)
@@ -230,6 +241,37 @@ async def test_one_time_out_among_others_is_504(house: House) -> None:
     assert (got.classes, got.head.status) == (["TIMEOUT", "NETWORK"], 504)
 
 
+IN_AN_HOUR = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
+HINTS: dict[str, tuple[dict[str, str], dict[str, Any], float | None]] = {
+    "seconds": ({"retry-after": "7"}, {}, 7),
+    "decimals": ({"retry-after": "7.25"}, {}, 7.25),
+    "a date": ({"retry-after": email.utils.format_datetime(IN_AN_HOUR, usegmt=True)}, {}, 3_600),
+    "a date in the past": ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, {}, None),
+    "milliseconds": ({"retry-after-ms": "7250", "retry-after": "9"}, {}, 7.25),
+    "a duration": ({"retry-after": "1m7s"}, {}, 67),
+    "a window that is used up": (
+        {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"},
+        {},
+        360,
+    ),
+    "in the text": ({}, {"message": "Please try again in 7.25s."}, 7.25),
+    "in a field": ({}, {"retry_after": 7}, 7),
+    "in a detail": ({}, {"details": [{"retryDelay": "34.5s"}]}, 34.5),
+    "nonsense": ({"retry-after": "soon"}, {}, None),
+    "none": ({}, {}, None),
+}
+
+
+@pytest.mark.parametrize("name", HINTS)
+async def test_a_wait_is_told_in_whichever_form_it_came(house: House, name: str) -> None:
+    headers, fields, wait_s = HINTS[name]
+    got = await house.plain(answer(429, error_body(**{"message": "slow down", **fields}), headers), GOOD)
+    assert got.classes == ["RATE_LIMITED", "SUCCESS"]
+    outcome = got.outcomes[0]
+    assert outcome.HasField("retry_after_ms") is (wait_s is not None)
+    assert outcome.retry_after_ms == pytest.approx(1_000 * (wait_s or 0), abs=60_000 if wait_s == 3_600 else 0)
+
+
 async def test_every_attempt_is_listed_with_the_earliest_hint(house: House) -> None:
     scripts = [
         answer(429, error_body("one"), {"retry-after": "40"}),
@@ -282,6 +324,16 @@ async def test_an_error_body_that_never_ends_does_not_hold_up_the_walk(house: Ho
     started = time.monotonic()
     got = await house.plain(endless, GOOD)
     assert (got.classes, time.monotonic() - started < 2) == (["UPSTREAM_ERROR", "SUCCESS"], True)
+
+
+async def test_an_error_body_that_does_not_come_takes_nothing_from_its_status(house: House) -> None:
+    async def silent(_received: Received, connection: Connection) -> None:
+        await connection.send(head(429, {"retry-after": "40", "content-length": "100"}) + b'{"error"')
+        await connection.gone.wait()
+
+    upstream, spare = await house.upstream(silent), await house.upstream(GOOD)
+    got = await house.execute([target(upstream, timeout_ms=300), target(spare, "t1")])
+    assert (got.classes, got.outcomes[0].retry_after_ms) == (["RATE_LIMITED", "SUCCESS"], 40_000)
 
 
 async def test_connections_are_kept_and_used_again(house: House) -> None:
