@@ -45,6 +45,7 @@ from decision_service.servicers.state import StateServicer
 from decision_service.servicers.transitions import Transitions
 from decision_service.settings import DecisionSettings
 from decision_service.store.engine import StoreError, open_engine
+from decision_service.store.holding import held
 from decision_service.store.migrate import migrate
 from decision_service.vault import Vault, VaultError, load_secret_key
 from decision_service.wire import Targets
@@ -143,6 +144,7 @@ async def _assemble(
     settings: DecisionSettings, environ: Mapping[str, str], parts: AsyncExitStack, started: asyncio.Future[int] | None
 ) -> None:
     files = tls.from_paths(settings.tls_cert, settings.tls_key, settings.tls_ca)
+    parts.enter_context(held(settings.database_url, settings.data_dir))
     store = open_engine(settings.database_url, settings.data_dir)
     parts.callback(store.dispose)
     migrate(store)

@@ -13,7 +13,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from sqlalchemy import Engine, insert, select
+from sqlalchemy import Connection, Engine, insert, select
 
 from decision_service.store import sql, tables
 
@@ -22,6 +22,7 @@ LEAST_KEY_CHARS = 16
 NONCE_BYTES = 12
 KEY_PREFIX = "or-"
 SHOWN_KEY_CHARS = 10
+FINGERPRINT_CHARS = 12
 
 
 class VaultError(Exception):
@@ -31,7 +32,7 @@ class VaultError(Exception):
 class Vault:
     """Seals secrets and knows API keys again. Its repr shows nothing."""
 
-    __slots__ = ("_check", "_cipher", "_key_digest")
+    __slots__ = ("_check", "_cipher", "_key_digest", "backup_key")
 
     def __init__(self, secret_key: str) -> None:
         """``secret_key`` is any text of at least 16 characters. Raises VaultError."""
@@ -41,6 +42,7 @@ class Vault:
         self._cipher = AESGCM(_derived(secret_key, b"omniroute credentials"))
         self._key_digest = _derived(secret_key, b"omniroute api keys")
         self._check = _derived(secret_key, b"omniroute key check")
+        self.backup_key = _derived(secret_key, b"omniroute backups")
 
     def seal(self, plain: bytes, owner: str) -> bytes:
         """Nonce and ciphertext; readable only under the same owner (a connection's or combo's id)."""
@@ -61,15 +63,29 @@ class Vault:
         """What is kept of an API key; equal for equal keys."""
         return hmac.digest(self._key_digest, key.encode(), sha256)
 
+    @property
+    def fingerprint(self) -> str:
+        """Tells this secret key from another one, and gives nothing of it away."""
+        return self._check.hex()[:FINGERPRINT_CHARS]
+
     def verify(self, engine: Engine) -> None:
         """Remember this key in the store, or refuse to go on with another one than the store has seen.
 
         Raises VaultError.
         """
         with sql.reading(engine) as connection:
-            known = connection.execute(select(tables.key_check.c.digest)).scalar_one_or_none()
-        if known is None:
-            known = self._remember(engine)
+            known = self.seen_by(connection)
+        if not known:
+            self._compare(self._remember(engine))
+
+    def seen_by(self, connection: Connection) -> bool:
+        """The store has seen this key; False: it has seen none yet. Raises VaultError when it has seen another one."""
+        known = connection.execute(select(tables.key_check.c.digest)).scalar_one_or_none()
+        if known is not None:
+            self._compare(known)
+        return known is not None
+
+    def _compare(self, known: bytes) -> None:
         if not hmac.compare_digest(known, self._check):
             raise VaultError(
                 "the store's secrets were written under another secret key: set OMNIROUTE_SECRET_KEY to that key, or"
@@ -97,7 +113,20 @@ def load_secret_key(given: str, data_dir: Path) -> str:
     try:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
-            _make_key_file(path)
+            put_secret_key(path, secrets.token_urlsafe(48))
+    except OSError as error:
+        raise VaultError(f"the key file {path} cannot be used: {error.strerror}") from None
+    return _read_key_file(path)
+
+
+def known_secret_key(given: str, data_dir: Path) -> str:
+    """The same, but none is made: empty when there is none. Raises VaultError."""
+    path = data_dir / KEY_FILE
+    return given or (_read_key_file(path) if path.exists() else "")
+
+
+def _read_key_file(path: Path) -> str:
+    try:
         mode = stat.S_IMODE(path.stat().st_mode)
         text = path.read_text().strip()
     except OSError as error:
@@ -107,13 +136,17 @@ def load_secret_key(given: str, data_dir: Path) -> str:
     return text
 
 
-def _make_key_file(path: Path) -> None:
-    """Written aside and linked into place, so that two processes that start at once end with one whole key."""
+def put_secret_key(path: Path, secret_key: str) -> None:
+    """A key file, unless there is one.
+
+    Written aside and linked into place, so that two processes that start at once end with one whole key. Raises
+    OSError.
+    """
     aside = path.with_name(f".{KEY_FILE}.{os.getpid()}")
     descriptor = os.open(aside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_urlsafe(48) + "\n")
+            file.write(secret_key + "\n")
             file.flush()
             os.fsync(file.fileno())
         try:

@@ -18,6 +18,7 @@ from decision_service.journal import rows
 from decision_service.journal.queue import Entry, JournalFailed, Queue
 from decision_service.journal.rows import OutcomeRow, StateRow
 from decision_service.store import sql
+from decision_service.store.engine import cause
 from service_kit.clock import Clock
 from service_kit.metrics import REGISTRY
 
@@ -172,7 +173,7 @@ class Journal:
             except WRITE_ERRORS as error:
                 COMMITS.labels("failed").inc()
                 if not _may_pass(error) or monotonic() + pause > until or self._hurry.is_set():
-                    LOG.error("journal_not_written", error=type(error).__name__, reason=_cause(error))
+                    LOG.error("journal_not_written", error=type(error).__name__, reason=cause(error))
                     raise
             self._hurry.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
@@ -188,7 +189,7 @@ class Journal:
                     connection, now - self._retention_days * DAY_MS, now - AUDIT_DAYS * DAY_MS, SWEPT_AT_ONCE
                 )
         except SQLAlchemyError as error:
-            LOG.warning("journal_not_swept", error=type(error).__name__, reason=_cause(error))
+            LOG.warning("journal_not_swept", error=type(error).__name__, reason=cause(error))
             gone = 0
         SWEPT.inc(gone)
         if gone < SWEPT_AT_ONCE:
@@ -198,11 +199,6 @@ class Journal:
 def _may_pass(error: Exception) -> bool:
     """A locked, full or lost store may come back; a row that the store cannot hold will not fit later."""
     return isinstance(error, OperationalError | InterfaceError | InternalError | PoolTimeout)
-
-
-def _cause(error: Exception) -> str:
-    """The driver's words, without the statement and its values."""
-    return str(getattr(error, "orig", None) or type(error).__name__)[:200]
 
 
 def _fail(batch: Sequence[Entry], why: str) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 FILE_NAME = "omniroute.db"
+APPLICATION = "omniroute-decision"  # what PostgreSQL calls our sessions
 BUSY_TIMEOUT_MS = 5_000
 POOL_TIMEOUT_S = 10.0
 READ_ONLY = "omniroute_read_only"
@@ -29,6 +30,11 @@ class StoreError(Exception):
     """The store cannot be used; the text says why and what to do."""
 
 
+def cause(error: Exception) -> str:
+    """The driver's words, without the statement and its values."""
+    return str(getattr(error, "orig", None) or type(error).__name__)[:200]
+
+
 def open_engine(database_url: str, data_dir: Path) -> Engine:
     """The engine of ``database_url``, or of SQLite in ``data_dir`` when that is empty.
 
@@ -38,7 +44,7 @@ def open_engine(database_url: str, data_dir: Path) -> Engine:
     url = _url(database_url, data_dir)
     if url.get_backend_name() == "postgresql":
         return _open_postgresql(url)
-    _make_private_file(Path(url.database or ""))
+    make_private_file(Path(url.database or ""))
     engine = create_engine(url, pool_timeout=POOL_TIMEOUT_S, max_overflow=0)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -71,7 +77,14 @@ def _url(database_url: str, data_dir: Path) -> URL:
     return url
 
 
-def _make_private_file(path: Path) -> None:
+def sqlite_file(database_url: str, data_dir: Path) -> Path | None:
+    """The file of a SQLite store; None: it is PostgreSQL. Raises StoreError."""
+    url = _url(database_url, data_dir)
+    return None if url.get_backend_name() == "postgresql" else Path(url.database or "")
+
+
+def make_private_file(path: Path) -> None:
+    """Make sure of a file that its owner alone can read, and of its folder. Raises StoreError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
