@@ -13,12 +13,13 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any, ClassVar
 
 import orjson
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from decision_service.vault import KEY_FILE, Vault
 
@@ -39,7 +40,7 @@ class BackupError(Exception):
         self.advice = advice
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Manifest:
     """What a backup is. ``tables`` has the columns of each table, ``rows`` how many rows it has.
 
@@ -47,8 +48,9 @@ class Manifest:
     epoch. ``key`` is the fingerprint of the secret key that it needs.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid")
     format: int
-    revision: str
+    revision: Annotated[str, Field(pattern=r"^\d{4}$")]
     version: str
     made_at: int
     source: str
@@ -56,6 +58,18 @@ class Manifest:
     with_key: bool
     tables: Mapping[str, Sequence[str]]
     rows: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class AnyFormat:
+    """What a manifest of every format says."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True)
+    format: int
+
+
+MANIFEST_OF = TypeAdapter(Manifest)
+FORMAT_OF = TypeAdapter(AnyFormat)
 
 
 class Parts:
@@ -145,16 +159,14 @@ class Backup:
             raise _damaged(self.path) from None
 
     def _manifest(self) -> Manifest:
-        told = orjson.loads(self._small(MANIFEST))
-        if isinstance(told, dict) and isinstance(told.get("format"), int) and told["format"] != FORMAT:
+        raw = self._small(MANIFEST)
+        found = FORMAT_OF.validate_json(raw).format
+        if found != FORMAT:
             raise BackupError(
-                f"{self.path} has backup format {told['format']}; this version reads {FORMAT}",
+                f"{self.path} has backup format {found}; this version reads {FORMAT}",
                 "restore it with the version of the program that made it",
             )
-        names = {field.name for field in fields(Manifest)}
-        if not isinstance(told, dict) or set(told) != names:
-            raise ValueError
-        return Manifest(**told)
+        return MANIFEST_OF.validate_json(raw)
 
     def secret_key(self) -> str:
         """The secret key inside; empty: it has none."""

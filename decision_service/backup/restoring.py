@@ -89,9 +89,20 @@ def _replace(connection: Connection, backup: Backup, place: Place, *, force: boo
             "restore it with that version or a later one",
         ) from None
     with backup.reading():
-        for table in rows.stored_tables(connection):
-            rows.fill(connection, table, manifest.tables[table.name], backup.rows(table.name))
+        _fill(connection, backup)
     upgrade(connection)
+
+
+def _fill(connection: Connection, backup: Backup) -> None:
+    """Raises ValueError where the backup does not have what its manifest says."""
+    manifest = backup.manifest
+    stored = {str(table.name): table for table in rows.stored_tables(connection)}
+    columns = {name: [*map(str, table.columns.keys())] for name, table in stored.items()}
+    if revision_of(connection) != manifest.revision or columns != manifest.tables:
+        raise ValueError(manifest.revision)
+    counts = {name: rows.fill(connection, table, backup.rows(name)) for name, table in stored.items()}
+    if counts != manifest.rows:
+        raise ValueError(counts)
 
 
 def _unreadable(place: Place) -> str:

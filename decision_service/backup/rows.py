@@ -32,21 +32,24 @@ def lines(connection: Connection, table: Table) -> Iterator[bytes]:
         yield orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def fill(connection: Connection, table: Table, columns: Sequence[str], rows: Iterator[Sequence[Any]]) -> None:
-    """Make these the rows of a table."""
-    binary = _binary(table, columns)
+def fill(connection: Connection, table: Table, rows: Iterator[Sequence[Any]]) -> int:
+    """Make these the rows of a table, each in the order of its columns; how many there were."""
+    binary, columns, count = _binary(table), table.columns.keys(), 0
     connection.execute(table.delete())
     while some := list(islice(rows, ROWS_AT_ONCE)):
         connection.execute(insert(table), [dict(zip(columns, _read(row, binary), strict=True)) for row in some])
+        count += len(some)
     _continue_numbering(connection, table)
+    return count
 
 
-def _binary(table: Table, columns: Iterable[str] | None = None) -> list[int]:
-    names = [column.name for column in table.columns] if columns is None else columns
-    return [place for place, name in enumerate(names) if isinstance(table.c[name].type, LargeBinary)]
+def _binary(table: Table) -> list[int]:
+    return [place for place, column in enumerate(table.columns) if isinstance(column.type, LargeBinary)]
 
 
-def _read(row: Sequence[Any], binary: Iterable[int]) -> Sequence[Any]:
+def _read(row: Any, binary: Iterable[int]) -> Sequence[Any]:
+    if not isinstance(row, list):
+        raise ValueError(row)  # noqa: TRY004 - a wrong value in a file
     values = [*row]
     for place in binary:
         values[place] = None if values[place] is None else b64decode(values[place], validate=True)

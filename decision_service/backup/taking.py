@@ -57,7 +57,7 @@ def _write(connection: Connection, parts: archive.Parts, vault: Vault, now: int,
         source=connection.dialect.name,
         key=vault.fingerprint,
         with_key=bool(key),
-        tables={name: [str(column.name) for column in table.columns] for name, table in stored.items()},
+        tables={name: [*map(str, table.columns.keys())] for name, table in stored.items()},
         rows=counts,
     )
     if key:

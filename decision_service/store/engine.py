@@ -52,8 +52,9 @@ def open_engine(database_url: str, data_dir: Path) -> Engine:
 
 
 def _open_postgresql(url: URL) -> Engine:
+    told = {"connect_timeout": 10, "application_name": APPLICATION}
     try:
-        return create_engine(url, pool_timeout=POOL_TIMEOUT_S, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+        return create_engine(url, pool_timeout=POOL_TIMEOUT_S, pool_pre_ping=True, connect_args=told)
     except ModuleNotFoundError:
         raise StoreError("PostgreSQL needs the driver psycopg: install the extra `postgres`") from None
 

@@ -37,9 +37,23 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data_dir / FILE_NAME
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
+KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.full)]
+
+
+@pytest.fixture(params=KINDS)
 def database_url(request: pytest.FixtureRequest) -> str:
     """An empty database; the empty URL is SQLite in the data directory."""
+    return new_database(request)
+
+
+@pytest.fixture(params=KINDS)
+def other_database_url(request: pytest.FixtureRequest) -> str:
+    """Another one."""
+    return new_database(request)
+
+
+def new_database(request: pytest.FixtureRequest) -> str:
+    """The URL of a new database of the kind that the fixture's parameter names."""
     if request.param == "sqlite":
         return ""
     url: str = request.getfixturevalue("postgres")
