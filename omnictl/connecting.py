@@ -49,6 +49,10 @@ class ClientSettings:
     tls_ca: str = ""
 
 
+class Unreachable(CommandError):
+    """No answer came; a later one may."""
+
+
 class Service:
     """An open channel. Calls are answered or raise CommandError; stubs are made over ``channel``."""
 
@@ -85,12 +89,12 @@ class Service:
         if any(key == DETAILS for key, _ in error.trailing_metadata() or ()):
             return refusal(from_rpc_error(error))
         if error.code() is grpc.StatusCode.UNAVAILABLE:
-            return CommandError(
+            return Unreachable(
                 f"no decision service answers at {self._address}",
                 "is `make run` running? --address or OMNIROUTE_DECISION_ADDRESS say where it is",
             )
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return CommandError(f"no answer from {self._address} within {self._limit_s:g} s", "--timeout allows more")
+            return Unreachable(f"no answer from {self._address} within {self._limit_s:g} s", "--timeout allows more")
         said = error.details() or "no details"
         return CommandError(
             f"{self._address} answered {error.code().name}: {said}", f"its log has request id {self._request_id}"

@@ -56,6 +56,12 @@ def short(enum: EnumDescriptor, number: int) -> str:
     return known.name.removeprefix(prefix) if known else str(number)
 
 
+def show_line(value: Any) -> None:
+    """One JSON object on one line, at once: more of them may follow."""
+    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE))
+    sys.stdout.buffer.flush()
+
+
 def show_json(value: Any) -> None:
     """A message, or a list of them, as one JSON document."""
     values = [plain(item) for item in value] if isinstance(value, list) else plain(value)
@@ -88,17 +94,21 @@ def show_done(text: str, *, as_json: bool) -> None:
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty: str) -> None:
     """A table; numbers stand to the right."""
-    if not rows:
-        if empty:
-            say(empty)
-        return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    if rows:
+        show(table(columns, rows))
+    elif empty:
+        say(empty)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    """Rows under the names of their columns; numbers stand to the right."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for place, name in enumerate(columns):
         numbers = all(isinstance(row[place], int | float | None) for row in rows)
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+        made.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(cell, row))
-    _print(table)
+        made.add_row(*map(cell, row))
+    return made
 
 
 def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
@@ -109,7 +119,7 @@ def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
     for name, value in pairs:
         if value not in (None, "", [], {}):
             grid.add_row(name, cell(value))
-    _print(grid)
+    show(grid)
 
 
 def _lines(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -124,7 +134,7 @@ def _lines(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def say(text: str) -> None:
     """A text, line by line."""
     for line in text.split("\n"):
-        _print(Text(printable(line)))
+        show(Text(printable(line)))
 
 
 def width() -> int:
@@ -132,7 +142,7 @@ def width() -> int:
     return Console().width if sys.stdout.isatty() else WIDE
 
 
-def _print(what: RenderableType) -> None:
+def show(what: RenderableType) -> None:
     """Coloured and as wide as the terminal; in a pipe plain, unwrapped and without blanks at the ends of lines."""
     if sys.stdout.isatty():
         Console(highlight=False).print(what)
