@@ -28,7 +28,7 @@ class CredentialOptions:
     api_key_file: Annotated[str, _way("File that holds the API key; - for standard input.")] = ""
     reference: Annotated[str, _way("env:NAME or file:/path that the executor reads by itself; no secret is sent.")] = ""
     oauth_file: Annotated[str, _way("YAML or JSON file: access_token, refresh_token, expires_at, token_url ...")] = ""
-    no_credential: Annotated[bool, _way("The provider needs none.", "--no-credential")] = False
+    no_credential: Annotated[bool, _way("It needs none: a provider of class local.", "--no-credential")] = False
 
     def given(self) -> pb.CredentialInput | None:
         """The credential that the options name; None when they name none. Raises CommandError."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from decision_service import credentials
-from decision_service.credentials import DEMO, ENVIRONMENT, Credential
+from decision_service.credentials import DEMO, ENVIRONMENT, NO_CREDENTIAL, Credential
 from decision_service.policy import Known
 from decision_service.policy.fields import (
     Reader,
@@ -22,6 +22,7 @@ from decision_service.policy.fields import (
 )
 from decision_service.policy.vocabulary import ACCOUNT_TIERS
 from decision_service.registry.registry import Change, Registry, check_etag, conflict, get, named
+from decision_service.roster_source import provider_at
 from decision_service.store.records import CONNECTIONS, ConnectionRecord
 from decision_service.store.sql import Key
 from service_kit.errors import invalid
@@ -68,6 +69,7 @@ def create(registry: Registry, values: Mapping[str, Any], credential: Credential
         given = dict(values)
         new_id = change.fresh_id(CONNECTIONS, given.pop("id", ""), "conn", RESERVED_IDS)
         fields = read_fields({"provider": ""} | given, "", FIELDS, Known(providers=change.before.provider_ids))
+        _check_needed(registry, change, fields["provider"], credential)
         return change.add(CONNECTIONS, ConnectionRecord(id=new_id, **fields, **_sealed(registry, new_id, credential)))
 
 
@@ -108,6 +110,17 @@ def _changeable(change: Change, connection_id: str) -> ConnectionRecord:
     if simulated is not None and simulated.origin == DEMO:
         raise conflict(f"connection {connection_id!r} is a simulated one; it cannot be changed")
     return change.get(CONNECTIONS, connection_id)
+
+
+def _check_needed(registry: Registry, change: Change, provider: str, credential: Credential | None) -> None:
+    """A new connection may say that it needs none where that is so; elsewhere it would never be used.
+
+    No statement at all is no such one: a credential may follow. Raises INVALID_FIELD.
+    """
+    known = provider_at(change.before, registry.source.around, provider)
+    if credential == NO_CREDENTIAL and known is not None and known.provider_class != "local":
+        got = f"none for provider {provider!r}, which is of class {known.provider_class} and is not asked without one"
+        raise invalid("credential", got, "an API key, a reference or OAuth tokens; none for a provider of class local")
 
 
 def _sealed(registry: Registry, connection_id: str, credential: Credential | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from omnictl.changes import given, listed
 from omnictl.connecting import connect
 from omnictl.credential import CredentialOptions
 from omnictl.options import Remote, spread
-from omnictl.printing import show_done, show_one, show_rows
+from omnictl.printing import say, show_done, show_one, show_rows
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
 
@@ -99,7 +99,7 @@ def add(
     with connect(remote) as service:
         request = pb.CreateConnectionRequest(connection=connection)
         answer = service.ask(stub_of(service.channel).CreateConnection, request)
-    show_one(answer.connection, as_json=remote.json)
+    _show(answer.connection, remote)
 
 
 @app.command("update")
@@ -129,7 +129,13 @@ def _change(remote: Remote, connection: str, values: dict[str, Any]) -> None:
     )
     with connect(remote) as service:
         answer = service.ask(stub_of(service.channel).UpdateConnection, request)
-    show_one(answer.connection, as_json=remote.json)
+    _show(answer.connection, remote)
+
+
+def _show(connection: pb.Connection, remote: Remote) -> None:
+    show_one(connection, as_json=remote.json)
+    if not (connection.credential_view.usable or remote.json):
+        say(f"Note: it has no credential that can be used; `omnictl connections update {connection.id}` takes one.")
 
 
 @app.command("remove")

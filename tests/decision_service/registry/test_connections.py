@@ -167,6 +167,15 @@ async def test_a_credential_that_is_set_anew_is_noticed(live: Running) -> None:
     assert changed_credentials(before, live.source.snapshot) == {("openai", "c1")}
 
 
+async def test_a_new_connection_with_a_remote_provider_does_not_do_without(live: Running) -> None:
+    none = pb.CredentialInput(none=pb.NoCredential())
+    with pytest.raises(ServiceError, match="'groq', which is of class api_key") as caught:
+        await create(live, provider="groq", credential=none)
+    assert (caught.value.reason, caught.value.field) == (Reason.INVALID_FIELD, "credential")
+    assert (await create(live, provider="ollama-local", credential=none)).credential_view.usable
+    assert not (await create(live, provider="groq")).credential_view.usable
+
+
 async def test_a_local_provider_needs_no_credential(live: Running) -> None:
     made = await create(live, provider="ollama-local", default_model="llama3")
     assert made.credential_view.usable

@@ -64,7 +64,8 @@ def test_other_credentials(omnictl: Omnictl, tmp_path: Path) -> None:
     (tmp_path / "oauth.yaml").write_text(f"{tokens}token_url: 'https://a.b/t'\nexpires_at: 2030-01-01T00:00:00Z\n")
     add(omnictl, "by-reference", "--reference", "env:GROQ_API_KEY")
     add(omnictl, "by-oauth", "--oauth-file", str(tmp_path / "oauth.yaml"))
-    add(omnictl, "by-none", "--no-credential")
+    local = omnictl("connections", "add", "ollama-local", "--id", "by-none", "--no-credential", "--disabled")
+    assert local.status == 0, local.err
     assert connection(omnictl, "by-reference")["credential_view"]["reference"] == "env:GROQ_API_KEY"
     assert connection(omnictl, "by-oauth")["credential_view"]["expires_at"] == "2030-01-01T00:00:00Z"
     assert connection(omnictl, "by-none")["credential_view"]["kind"] == "none"
@@ -83,8 +84,23 @@ def test_a_credential_that_is_not_there_is_wrong_usage(omnictl: Omnictl, options
     assert told in omnictl("connections", "add", "groq", *options).refused(2)
 
 
+def test_a_remote_provider_is_not_said_to_need_no_credential(omnictl: Omnictl) -> None:
+    line = omnictl("connections", "add", "groq", "--id", "bare", "--no-credential").refused(1)
+    assert "credential: got none for provider 'groq', which is of class api_key" in line
+    assert "allowed: an API key, a reference or OAuth tokens" in line
+    assert "bare" not in omnictl("connections", "list").out
+
+
+def test_a_credential_that_is_taken_away_is_told_of(omnictl: Omnictl) -> None:
+    add(omnictl, "given-up", "--reference", "env:GROQ_API_KEY")
+    out = omnictl("connections", "update", "given-up", "--no-credential").out
+    assert "it has no credential that can be used" in out
+    assert omnictl("connections", "update", "given-up", "--no-credential", "--json").json["id"] == "given-up"
+    assert "no credential" not in omnictl("connections", "update", "given-up", "--reference", "env:A").out
+
+
 def test_a_connection_is_changed_field_by_field(omnictl: Omnictl) -> None:
-    add(omnictl, "changing", "--no-credential", "--label", "first", "--model", "m1", "--model", "m2")
+    add(omnictl, "changing", "--reference", "env:GROQ_API_KEY", "--label", "first", "--model", "m1", "--model", "m2")
     before = connection(omnictl, "changing")
     assert (before["label"], before["models"], before["enabled"]) == ("first", ["m1", "m2"], False)
     assert omnictl("connections", "update", "changing", "--label", "second").status == 0
@@ -102,7 +118,7 @@ def test_a_connection_is_changed_field_by_field(omnictl: Omnictl) -> None:
 
 
 def test_markup_and_escapes_in_a_name_are_only_text(omnictl: Omnictl) -> None:
-    add(omnictl, "loud", "--no-credential", "--label", "[red]not red[/red]")
+    add(omnictl, "loud", "--reference", "env:GROQ_API_KEY", "--label", "[red]not red[/red]")
     assert "[red]not red[/red]" in omnictl("connections", "list").out
 
 
