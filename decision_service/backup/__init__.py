@@ -7,6 +7,6 @@ the services run, and goes into either of them.
 from decision_service.backup.archive import Backup, BackupError, Manifest
 from decision_service.backup.place import Place
 from decision_service.backup.restoring import open_backup, restore
-from decision_service.backup.taking import take
+from decision_service.backup.taking import snapshot, take
 
-__all__ = ["Backup", "BackupError", "Manifest", "Place", "open_backup", "restore", "take"]
+__all__ = ["Backup", "BackupError", "Manifest", "Place", "open_backup", "restore", "snapshot", "take"]

@@ -34,7 +34,7 @@ def take(place: Place, path: Path, now: int, *, with_key: bool = False) -> Manif
                 f"there is no secret key: {place.key_file} does not exist and OMNIROUTE_SECRET_KEY is not set",
                 "run this where the decision service runs, with its OMNIROUTE_DATA_DIR or OMNIROUTE_SECRET_KEY",
             )
-        with _snapshot(place) as connection, archive.writing(path, vault := Vault(key)) as parts:
+        with snapshot(place) as connection, archive.writing(path, vault := Vault(key)) as parts:
             manifest = _write(connection, parts, vault, now, key if with_key else "")
     except (StoreError, VaultError) as error:
         raise BackupError(str(error)) from None
@@ -69,8 +69,8 @@ def _write(connection: Connection, parts: archive.Parts, vault: Vault, now: int,
 
 
 @contextmanager
-def _snapshot(place: Place) -> Iterator[Connection]:
-    """One transaction that sees one state of the whole store, whatever is written meanwhile."""
+def snapshot(place: Place) -> Iterator[Connection]:
+    """One transaction that sees one state of the whole store, whatever is written meanwhile. Raises BackupError."""
     file = sqlite_file(place.database_url, place.data_dir)
     if file is not None and not file.is_file():
         raise BackupError(f"there is no store at {file}", "OMNIROUTE_DATA_DIR or --data-dir say where it is")

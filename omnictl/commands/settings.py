@@ -51,7 +51,7 @@ def set_(
 ) -> None:
     """Change settings; the next request reads them."""
     settings = pb.Settings()
-    settings.values.update(dict(map(_pair, values)))
+    settings.values.update(dict(map(pair, values)))
     with connect(remote) as service:
         request = pb.UpdateSettingsRequest(settings=settings)
         stored = service.ask(stub_of(service.channel).UpdateSettings, request).settings
@@ -61,7 +61,8 @@ def set_(
         show_rows(stored.effective, COLUMNS, as_json=False, empty="Nothing is set.")
 
 
-def _pair(text: str) -> tuple[str, Any]:
+def pair(text: str) -> tuple[str, Any]:
+    """Name and value of ``NAME=VALUE``. Raises CommandError."""
     name, sign, value = text.partition("=")
     if not (name and sign):
         raise wrong_usage(f"{text!r}: got no name and value; allowed: NAME=VALUE")
