@@ -36,6 +36,11 @@ class Remote:
     json: Annotated[bool, _service("JSON for programs instead of tables for people.", "--json")] = False
 
 
+def example(arguments: str) -> str:
+    """What stands below the help of a command."""
+    return f"Example: `omnictl {arguments}`"
+
+
 def spread(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose parameters of a dataclass type are, on the command line, the fields of that dataclass.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import socket
 import sys
@@ -22,14 +23,20 @@ NAME_WIDTH = 8
 QUICK_END = {"OMNIROUTE_EDGE_DRAIN_MS": "5000", "OMNIROUTE_EXECUTOR_GRACE_S": "5"}
 
 
-async def run(environ: Mapping[str, str], stop: asyncio.Event) -> None:
-    """Run until ``stop``. Raises SettingsError, or LaunchError when the services cannot run."""
+async def run(environ: Mapping[str, str], stop: asyncio.Event, *, as_json: bool = False) -> None:
+    """Run until ``stop``. Raises SettingsError, or LaunchError when the services cannot run.
+
+    ``as_json``: what is said is for programs.
+    """
+    if as_json:
+        environ = {"OMNIROUTE_LOG_JSON": "true", **environ}
     wanted = settings.read(LauncherSettings, environ)
     keyed = keyed_providers(environ)
     with_demo = wanted.demo == "always" or (wanted.demo == "auto" and not keyed)
     demo_ports = free_ports(len(catalog.PROVIDERS)) if with_demo else ()
     specs = children(wanted, shared_environ(wanted, environ, demo_ports), demo_ports)
-    await supervise(specs, stop, on_ready=lambda: _say(banner(wanted, keyed, with_demo)), emit=_emit)
+    told = ready_line if as_json else banner
+    await supervise(specs, stop, on_ready=lambda: _say(told(wanted, keyed, with_demo)), emit=_emit)
 
 
 def keyed_providers(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -81,7 +88,7 @@ def free_ports(count: int) -> tuple[int, ...]:
 
 def banner(wanted: LauncherSettings, keyed: Sequence[str], with_demo: bool) -> str:
     """What the person at the terminal needs first."""
-    base = f"http://{ANY_HOST.get(wanted.edge_host, wanted.edge_host)}:{wanted.edge_port}/v1"
+    base = _base_url(wanted)
     demo = "demo-fast, demo-cheap, demo-flaky: simulated, on this machine; set OPENAI_API_KEY or the like for real ones"
     providers = [*([", ".join(keyed)] if keyed else []), *([demo] if with_demo else [])]
     return f"""
@@ -98,6 +105,16 @@ Try it:
 
 Ctrl-C stops everything.
 """
+
+
+def ready_line(wanted: LauncherSettings, keyed: Sequence[str], with_demo: bool) -> str:
+    """The same for a program: one line of JSON."""
+    told = {"event": "ready", "openai_api": _base_url(wanted), "decisions": _reachable(wanted.decision_bind)}
+    return json.dumps(told | {"providers": [*keyed], "demo_providers": with_demo}) + "\n"
+
+
+def _base_url(wanted: LauncherSettings) -> str:
+    return f"http://{ANY_HOST.get(wanted.edge_host, wanted.edge_host)}:{wanted.edge_port}/v1"
 
 
 def _service(module: str, environ: Mapping[str, str], *ports: Port) -> ChildSpec:

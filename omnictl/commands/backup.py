@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from decision_service import backup as backups
-from omnictl.options import spread
+from omnictl.options import example, spread
 from omnictl.printing import say
 from omnictl.stores import Store, show_backup, told
 from service_kit import clock
@@ -16,7 +16,7 @@ from service_kit import clock
 app = typer.Typer()
 
 
-@app.command("backup", rich_help_panel="Running")
+@app.command("backup", rich_help_panel="Running", epilog=example("backup omniroute-monday.backup"))
 @spread
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The new backup; it must not be there yet.")],

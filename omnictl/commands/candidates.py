@@ -8,7 +8,7 @@ import typer
 
 from omnictl.asking import ModelArgument
 from omnictl.connecting import connect
-from omnictl.options import Remote, spread
+from omnictl.options import Remote, example, spread
 from omnictl.pool import show_pool
 from omnictl.printing import show_json
 from omniroute.decision.v1 import decision_pb2 as pb
@@ -17,7 +17,7 @@ from omniroute.decision.v1 import decision_pb2_grpc
 app = typer.Typer()
 
 
-@app.command("candidates", rich_help_panel="Routing")
+@app.command("candidates", rich_help_panel="Routing", epilog=example("candidates auto/cheap"))
 @spread
 def candidates(
     model: ModelArgument,

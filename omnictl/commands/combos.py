@@ -11,7 +11,7 @@ from google.protobuf import field_mask_pb2
 
 from omnictl.changes import by_id_or_name, from_file
 from omnictl.connecting import Service, connect
-from omnictl.options import Remote, spread
+from omnictl.options import Remote, example, spread
 from omnictl.printing import plain, say, show_done, show_json, show_pairs, show_rows, show_table
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
@@ -36,7 +36,7 @@ File = Annotated[
 ]
 
 
-@app.command("list")
+@app.command("list", epilog=example("combos list"))
 @spread
 def list_(remote: Remote) -> None:
     """List the combos."""
@@ -45,7 +45,7 @@ def list_(remote: Remote) -> None:
     show_rows(rows, COLUMNS, as_json=remote.json, empty="No combo is stored; `auto` works without any.")
 
 
-@app.command("get")
+@app.command("get", epilog=example("combos get frugal --json"))
 @spread
 def get(combo: Combo, remote: Remote) -> None:
     """Show one combo with its steps and config. --json shows defaults too, and can be edited and sent back."""
@@ -54,7 +54,7 @@ def get(combo: Combo, remote: Remote) -> None:
     _show(found, remote)
 
 
-@app.command("create")
+@app.command("create", epilog=example("combos create --file frugal.yaml"))
 @spread
 def create(file: File, remote: Remote) -> None:
     """Store a new combo."""
@@ -64,7 +64,7 @@ def create(file: File, remote: Remote) -> None:
     _show(answer.combo, remote, answer.warning.message)
 
 
-@app.command("update")
+@app.command("update", epilog=example("combos update frugal --file frugal.yaml"))
 @spread
 def update(combo: Combo, file: File, remote: Remote) -> None:
     """Replace what the file names; the rest of the combo stays. An etag in the file must be the stored one."""
@@ -77,7 +77,7 @@ def update(combo: Combo, file: File, remote: Remote) -> None:
     _show(answer.combo, remote, answer.warning.message)
 
 
-@app.command("remove")
+@app.command("remove", epilog=example("combos remove frugal"))
 @spread
 def remove(combo: Combo, remote: Remote) -> None:
     """Remove a combo that no other one and no mapping refers to."""

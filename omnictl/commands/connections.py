@@ -12,7 +12,7 @@ from google.protobuf import field_mask_pb2
 from omnictl.changes import given, listed
 from omnictl.connecting import connect
 from omnictl.credential import CredentialOptions
-from omnictl.options import Remote, spread
+from omnictl.options import Remote, example, spread
 from omnictl.printing import say, show_done, show_one, show_rows
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
@@ -63,7 +63,7 @@ class Facts:
         }
 
 
-@app.command("list")
+@app.command("list", epilog=example("connections list --provider openai"))
 @spread
 def list_(remote: Remote, *, provider: Annotated[str, typer.Option(help="Only of this provider.")] = "") -> None:
     """List the connections."""
@@ -73,7 +73,7 @@ def list_(remote: Remote, *, provider: Annotated[str, typer.Option(help="Only of
     show_rows(rows, COLUMNS, as_json=remote.json, empty="No connection is stored.")
 
 
-@app.command("get")
+@app.command("get", epilog=example("connections get openai-main"))
 @spread
 def get(connection: Id, remote: Remote) -> None:
     """Show one connection; never its secret."""
@@ -82,7 +82,7 @@ def get(connection: Id, remote: Remote) -> None:
     show_one(answer.connection, as_json=remote.json)
 
 
-@app.command("add")
+@app.command("add", epilog=example("connections add openai --id openai-main --api-key-env OPENAI_API_KEY"))
 @spread
 def add(
     provider: Annotated[str, typer.Argument(help="Id of the provider.")],
@@ -102,21 +102,21 @@ def add(
     _show(answer.connection, remote)
 
 
-@app.command("update")
+@app.command("update", epilog=example("connections update openai-main --tier pro"))
 @spread
 def update(connection: Id, facts: Facts, credential: CredentialOptions, remote: Remote) -> None:
     """Change what is given of a connection, its credential too."""
     _change(remote, connection, given(**facts.fields(), credential=credential.given()))
 
 
-@app.command("enable")
+@app.command("enable", epilog=example("connections enable openai-main"))
 @spread
 def enable(connection: Id, remote: Remote) -> None:
     """Let a connection take part in routing again."""
     _change(remote, connection, {"enabled": True})
 
 
-@app.command("disable")
+@app.command("disable", epilog=example("connections disable openai-main"))
 @spread
 def disable(connection: Id, remote: Remote) -> None:
     """Keep a connection out of routing, from the next request on."""
@@ -138,7 +138,7 @@ def _show(connection: pb.Connection, remote: Remote) -> None:
         say(f"Note: it has no credential that can be used; `omnictl connections update {connection.id}` takes one.")
 
 
-@app.command("remove")
+@app.command("remove", epilog=example("connections remove openai-main"))
 @spread
 def remove(connection: Id, remote: Remote) -> None:
     """Remove a connection and its stored credential."""

@@ -9,7 +9,7 @@ import typer
 from omnictl.asking import Asked, ModelArgument
 from omnictl.connecting import Service, connect, duration
 from omnictl.decisions import called, show_chain, show_head, show_trace
-from omnictl.options import Remote, spread
+from omnictl.options import Remote, example, spread
 from omnictl.printing import say, show_json
 from omnictl.problems import CommandError
 from omniroute.decision.v1 import decision_pb2 as pb
@@ -18,7 +18,7 @@ from omniroute.decision.v1 import decision_pb2_grpc
 app = typer.Typer()
 
 
-@app.command("decide", rich_help_panel="Routing")
+@app.command("decide", rich_help_panel="Routing", epilog=example("decide auto/fast --input-tokens 2000 --tools"))
 @spread
 def decide(
     model: ModelArgument,

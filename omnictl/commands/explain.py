@@ -9,7 +9,7 @@ import typer
 from omnictl.asking import Asked, ModelArgument
 from omnictl.connecting import connect, refusal
 from omnictl.decisions import show_head, show_trace
-from omnictl.options import Remote, spread
+from omnictl.options import Remote, example, spread
 from omnictl.pool import show_pool
 from omnictl.printing import show_json
 from omnictl.problems import CommandError
@@ -22,7 +22,7 @@ app = typer.Typer()
 EMPTIED = (Reason.NO_AVAILABLE_TARGET, Reason.POLICY_EXCLUDES_ALL)  # refused for what the pool shows
 
 
-@app.command("explain", rich_help_panel="Routing")
+@app.command("explain", rich_help_panel="Routing", epilog=example("explain auto/cheap --input-tokens 4000 --factors"))
 @spread
 def explain(
     model: ModelArgument,

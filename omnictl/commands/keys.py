@@ -11,7 +11,7 @@ from google.protobuf import field_mask_pb2
 
 from omnictl.changes import by_id_or_name, given, instant, listed, switched
 from omnictl.connecting import Service, connect
-from omnictl.options import Remote, spread
+from omnictl.options import Remote, example, spread
 from omnictl.printing import say, show_done, show_json, show_one, show_rows
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
@@ -59,7 +59,7 @@ class Policy:
         }
 
 
-@app.command("list")
+@app.command("list", epilog=example("keys list"))
 @spread
 def list_(remote: Remote) -> None:
     """List the keys; never their secrets."""
@@ -68,7 +68,7 @@ def list_(remote: Remote) -> None:
     show_rows(rows, COLUMNS, as_json=remote.json, empty="No key is stored: clients need none.")
 
 
-@app.command("create")
+@app.command("create", epilog=example("keys create laptop --model 'auto*' --usd-per-day 5"))
 @spread
 def create(
     name: Annotated[str, typer.Argument(help="Name for people.")],
@@ -89,7 +89,7 @@ def create(
     say(f"\nThe key, shown this once:\n{answer.secret}")
 
 
-@app.command("update")
+@app.command("update", epilog=example("keys update laptop --rpm 60"))
 @spread
 def update(
     key: Key,
@@ -110,7 +110,7 @@ def update(
     show_one(answer.key, as_json=remote.json)
 
 
-@app.command("remove")
+@app.command("remove", epilog=example("keys remove laptop"))
 @spread
 def remove(key: Key, remote: Remote) -> None:
     """Remove a key with its overrides; it is refused from then on."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from omnictl.connecting import connect
-from omnictl.options import Remote, spread
+from omnictl.options import Remote, example, spread
 from omnictl.printing import show_done, show_one, show_rows
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
@@ -24,7 +24,7 @@ COLUMNS: Mapping[str, Callable[[pb.ModelMapping], Any]] = {
 }
 
 
-@app.command("list")
+@app.command("list", epilog=example("mappings list"))
 @spread
 def list_(remote: Remote) -> None:
     """List the mappings."""
@@ -34,7 +34,7 @@ def list_(remote: Remote) -> None:
     show_rows(rows, COLUMNS, as_json=remote.json, empty="No mapping is stored.")
 
 
-@app.command("add")
+@app.command("add", epilog=example("mappings add 'gpt-*' frugal --priority 10 --id gpt"))
 @spread
 def add(
     pattern: Annotated[str, typer.Argument(help="Glob with * and ? over the whole model string.")],
@@ -52,7 +52,7 @@ def add(
     show_one(answer.mapping, as_json=remote.json)
 
 
-@app.command("remove")
+@app.command("remove", epilog=example("mappings remove gpt"))
 @spread
 def remove(mapping: Annotated[str, typer.Argument(help="Id of the mapping.")], remote: Remote) -> None:
     """Remove a mapping."""

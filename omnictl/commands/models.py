@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from omnictl.connecting import connect
-from omnictl.options import Remote, spread
+from omnictl.options import Remote, example, spread
 from omnictl.printing import show_one, show_rows
 from omnictl.problems import wrong_usage
 from omniroute.registry.v1 import registry_pb2 as pb
@@ -29,7 +29,7 @@ COLUMNS: Mapping[str, Callable[[pb.Model], Any]] = {
 }
 
 
-@app.command("list")
+@app.command("list", epilog=example("models list --provider openai"))
 @spread
 def list_(
     remote: Remote,
@@ -46,7 +46,7 @@ def list_(
     show_rows(rows, COLUMNS, as_json=remote.json, empty="No model: connect a provider, or look with --all.")
 
 
-@app.command("get")
+@app.command("get", epilog=example("models get openai/gpt-4o"))
 @spread
 def get(model: Annotated[str, typer.Argument(help="PROVIDER/MODEL.")], remote: Remote) -> None:
     """Show what is known of one model."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from omnictl.connecting import connect
-from omnictl.options import Remote, spread
+from omnictl.options import Remote, example, spread
 from omnictl.printing import show_done, show_json, show_rows
 from omnictl.problems import wrong_usage
 from omniroute.registry.v1 import registry_pb2 as pb
@@ -32,7 +32,7 @@ Key = Annotated[str, typer.Argument(help="Id of the API key.")]
 Channel = Annotated[str, typer.Argument(help="auto, auto/CHANNEL or CHANNEL.")]
 
 
-@app.command("list")
+@app.command("list", epilog=example("overrides list --key laptop"))
 @spread
 def list_(remote: Remote, *, key: Annotated[str, typer.Option(help="Only of this API key.")] = "") -> None:
     """List the overrides."""
@@ -42,7 +42,7 @@ def list_(remote: Remote, *, key: Annotated[str, typer.Option(help="Only of this
     show_rows(rows, COLUMNS, as_json=remote.json, empty="No override is stored.")
 
 
-@app.command("get")
+@app.command("get", epilog=example("overrides get laptop fast"))
 @spread
 def get(key: Key, channel: Channel, remote: Remote) -> None:
     """Show the override of one key and channel."""
@@ -52,7 +52,7 @@ def get(key: Key, channel: Channel, remote: Remote) -> None:
     _show(answer.override, remote)
 
 
-@app.command("set")
+@app.command("set", epilog=example("overrides set laptop fast --exclude openai/gpt-4o@openai-main"))
 @spread
 def set_(
     key: Key,
@@ -84,7 +84,7 @@ def set_(
     _show(answer.override, remote)
 
 
-@app.command("remove")
+@app.command("remove", epilog=example("overrides remove laptop fast"))
 @spread
 def remove(key: Key, channel: Channel, remote: Remote) -> None:
     """Remove the override of one key and channel."""

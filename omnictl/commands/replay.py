@@ -38,7 +38,7 @@ from omnictl.changes import from_file
 from omnictl.commands.combos import OUTPUT_ONLY
 from omnictl.commands.settings import pair
 from omnictl.demo import catalog as demo
-from omnictl.options import spread
+from omnictl.options import example, spread
 from omnictl.problems import CommandError, wrong_usage
 from omnictl.settings import environment
 from omniroute.registry.v1 import registry_pb2 as pb
@@ -58,7 +58,7 @@ class _Asked:
     seed: int
 
 
-@app.command("replay", rich_help_panel="Offline")
+@app.command("replay", rich_help_panel="Offline", epilog=example("replay data --combo frugal.yaml"))
 @spread
 def replay(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Data directory, or what `omnictl backup` wrote.")],

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from decision_service import backup as backups
-from omnictl.options import spread
+from omnictl.options import example, spread
 from omnictl.printing import say
 from omnictl.stores import Store, show_backup, told
 
 app = typer.Typer()
 
 
-@app.command("restore", rich_help_panel="Running")
+@app.command("restore", rich_help_panel="Running", epilog=example("restore omniroute-monday.backup --data-dir data"))
 @spread
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `omnictl backup` wrote.")],

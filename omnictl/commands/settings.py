@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from omnictl.connecting import connect
-from omnictl.options import Remote, spread
+from omnictl.options import Remote, example, spread
 from omnictl.printing import plain, show_json, show_rows
 from omnictl.problems import CommandError, wrong_usage
 from omniroute.registry.v1 import registry_pb2 as pb
@@ -25,7 +25,7 @@ COLUMNS: Mapping[str, Callable[[pb.EffectiveValue], Any]] = {
 }
 
 
-@app.command("get")
+@app.command("get", epilog=example("settings get hidePaidModels"))
 @spread
 def get(remote: Remote, *, name: Annotated[str, typer.Argument(help="One setting; all if unset.")] = "") -> None:
     """Show the settings in force, and what sets each of them."""
@@ -41,7 +41,7 @@ def get(remote: Remote, *, name: Annotated[str, typer.Argument(help="One setting
         show_rows(rows, COLUMNS, as_json=False, empty="Nothing is set.")
 
 
-@app.command("set")
+@app.command("set", epilog=example("settings set hidePaidModels=true"))
 @spread
 def set_(
     values: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import Annotated
 
 import orjson
@@ -10,15 +11,25 @@ import typer
 
 from decision_service.scenario import read_scenario, run
 from omnictl import documents
+from omnictl.options import example, spread
 from omnictl.problems import wrong_usage
 from service_kit.errors import ServiceError
 
 app = typer.Typer()
 
 
-@app.command("simulate", rich_help_panel="Offline")
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """How the answers are written."""
+
+    json: Annotated[bool, typer.Option("--json", help="JSON lines: as without it.")] = False
+
+
+@app.command("simulate", rich_help_panel="Offline", epilog=example("simulate scenario.yaml"))
+@spread
 def simulate(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Scenario, YAML or JSON; - for standard input.")],
+    answers: Answers,
 ) -> None:
     """Run a scenario through the real kernel, offline: one JSON line on standard output for each decide event.
 

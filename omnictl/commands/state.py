@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from omnictl.connecting import connect, duration
-from omnictl.options import Remote, spread
+from omnictl.options import Remote, example, spread
 from omnictl.printing import show_one, show_rows
 from omniroute.registry.v1 import registry_pb2 as pb
 from omniroute.registry.v1 import registry_pb2_grpc
@@ -26,7 +26,7 @@ COLUMNS: Mapping[str, Callable[[pb.State], Any]] = {
 }
 
 
-@app.command("list")
+@app.command("list", epilog=example("state list --abnormal"))
 @spread
 def list_(
     remote: Remote,
@@ -42,7 +42,7 @@ def list_(
     show_rows(rows, COLUMNS, as_json=remote.json, empty=nothing)
 
 
-@app.command("reset")
+@app.command("reset", epilog=example("state reset breaker openai"))
 @spread
 def reset(
     kind: Annotated[str, typer.Argument(help="breaker, cooldown, lockout or exclusion.")],

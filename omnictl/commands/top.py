@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from omnictl.connecting import Service, Unreachable, connect
-from omnictl.options import Remote, spread
+from omnictl.options import Remote, example, spread
 from omnictl.printing import show, show_line
 from omnictl.problems import CommandError
 from omnictl.screen import drawn
@@ -26,7 +26,7 @@ app = typer.Typer()
 INTERVAL_S, TIMEOUT_S = 2.0, 3.0
 
 
-@app.command("top", rich_help_panel="Routing")
+@app.command("top", rich_help_panel="Routing", epilog=example("top auto/fast --interval 5"))
 @spread
 def top(
     remote: Remote,

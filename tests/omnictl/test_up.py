@@ -69,6 +69,14 @@ def test_a_bind_without_a_port_is_refused() -> None:
         up.children(LauncherSettings(decision_bind="here"), {}, ())
 
 
+def test_a_program_gets_one_line_of_json() -> None:
+    line = up.ready_line(LauncherSettings(edge_host="0.0.0.0", edge_port=1234), ("openai",), with_demo=False)
+    assert line.count("\n") == 1
+    told = json.loads(line)
+    assert told["openai_api"] == "http://127.0.0.1:1234/v1"
+    assert (told["event"], told["providers"], told["demo_providers"]) == ("ready", ["openai"], False)
+
+
 def test_the_banner_has_a_first_request_and_says_what_is_simulated() -> None:
     shown = up.banner(LauncherSettings(edge_host="0.0.0.0", edge_port=1234), (), with_demo=True)
     assert "curl http://127.0.0.1:1234/v1/chat/completions" in shown
