@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import re
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from omnictl import commands
 from tests.docs import pages
 from tests.docs.conftest import CLIENTS, Services
 
@@ -47,7 +50,15 @@ def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, services: Serv
         if block.runs:
             run(block, services)
     for added in ADDED.get(pages.name_of(page), ()):
-        subprocess.run(["omnictl", "connections", "remove", added], env=services.environ, timeout=LIMIT_S, check=True)
+        omnictl(services, "connections", "remove", added)
+
+
+def omnictl(services: Services, *arguments: str, **environ: str) -> str:
+    """What a command says."""
+    command = ["omnictl", *arguments]
+    return subprocess.run(
+        command, env=services.environ | environ, timeout=LIMIT_S, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
 
 
 def test_first_requests_are_answered_by_a_simulated_provider(services: Services) -> None:
@@ -71,16 +82,22 @@ def test_a_page_that_is_not_run_names_commands_that_exist() -> None:
                     assert (pages.ROOT / module / "__main__.py").exists(), block.place
 
 
-def test_the_backup_is_a_whole_database_with_its_key(services: Services) -> None:
-    backups = [block for block in pages.blocks(pages.DOCS / "operations.md") if "BACKUP_DIR" in block.text]
+def test_the_backup_of_operations_can_be_restored(services: Services, tmp_path: Path) -> None:
+    backups = [block for block in pages.blocks(pages.DOCS / "operations.md") if "omnictl backup" in block.text]
     assert len(backups) == 1
     run(backups[0], services)
-    copied = Path(services.environ["BACKUP_DIR"])
-    assert (copied / "secret.key").read_text() == (services.data_dir / "secret.key").read_text()
-    database = sqlite3.connect(copied / "omniroute.db")
-    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert database.execute("SELECT count(*) FROM key_check").fetchone() == (1,)
-    database.close()
+    made = max(Path(services.environ["BACKUP_DIR"]).glob("omniroute-*"), key=lambda path: path.stat().st_mtime)
+    key = (services.data_dir / "secret.key").read_text().strip()
+    omnictl(services, "restore", str(made), "--data-dir", str(tmp_path / "there"), OMNIROUTE_SECRET_KEY=key)
+    with closing(sqlite3.connect(tmp_path / "there" / "omniroute.db")) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert database.execute("SELECT count(*) FROM key_check").fetchone() == (1,)
+
+
+def test_every_command_of_the_command_line_is_on_its_page() -> None:
+    rows = pages.table(pages.DOCS / "omnictl.md", "command", "does")
+    named = {name for row in rows for name in pages.codes(row["command"])}
+    assert named == {module.name for module in pkgutil.iter_modules(commands.__path__)}
 
 
 def test_the_scenario_answers_what_its_page_says(services: Services) -> None:
