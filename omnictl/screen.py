@@ -11,18 +11,21 @@ from rich.text import Text
 
 from omnictl.connecting import duration
 from omnictl.pool import reachable
-from omnictl.printing import dollars, table
+from omnictl.printing import cell, dollars, table
 from omnictl.problems import printable
 from omnictl.watching import OPEN, Frame, instant, told
 from omniroute.decision.v1 import decision_pb2 as pb
 
 ROWS_IN_A_PIPE = 20
+# What is left out where a terminal has too few columns, in this order: a row is one line.
+SPARED = ("strategy", "USD", "model", "reason", "ms", "time", "kind", "in flight")
+GAP = 2
 AROUND = 11  # lines of a screen that are headings, rules and gaps
 LEAST_ROWS = 3
 
 
-def drawn(frame: Frame, height: int | None) -> RenderableType:
-    """As high as a screen of so many lines; None: it may be as high as it likes."""
+def drawn(frame: Frame, width: int, height: int | None) -> RenderableType:
+    """As wide and high as a screen of so many columns and lines; None: it may be as high as it likes."""
     states = frame.states if height is None else frame.states[: max(LEAST_ROWS, (height - AROUND) // 5)]
     left = ROWS_IN_A_PIPE * 2 if height is None else height - AROUND - len(states)
     candidates = sorted(frame.candidates, key=lambda view: -(frame.scores or {}).get(view.candidate, -1.0))
@@ -31,11 +34,11 @@ def drawn(frame: Frame, height: int | None) -> RenderableType:
     return Group(
         _head(frame),
         Text(),
-        _part([_decision(record) for record in records], DECISION, "No decision was made yet."),
+        _part([_decision(record) for record in records], DECISION, "No decision was made yet.", width),
         Text(),
-        _part([_candidate(view, frame) for view in candidates], CANDIDATE, "The pool is empty."),
+        _part([_candidate(view, frame) for view in candidates], CANDIDATE, "The pool is empty.", width),
         Text(),
-        _part([_state(state) for state in states], STATE, "Nothing stops or slows a candidate."),
+        _part([_state(state) for state in states], STATE, "Nothing stops or slows a candidate.", width),
     )
 
 
@@ -44,8 +47,17 @@ CANDIDATE = ("candidate", "score", "in flight", "reachable")
 STATE = ("kind", "key", "state", "reason", "ends in")
 
 
-def _part(rows: Sequence[Sequence[Any]], columns: Sequence[str], empty: str) -> RenderableType:
-    return table(columns, rows) if rows else Text(empty, style="dim")
+def _part(rows: Sequence[Sequence[Any]], columns: Sequence[str], empty: str, width: int) -> RenderableType:
+    if not rows:
+        return Text(empty, style="dim")
+    needed = {
+        name: GAP + max(len(name), *(cell(row[place]).cell_len for row in rows)) for place, name in enumerate(columns)
+    }
+    for name in SPARED:
+        if sum(needed.values()) > width + GAP:
+            needed.pop(name, None)
+    kept = [place for place, name in enumerate(columns) if name in needed]
+    return table([columns[place] for place in kept], [[row[place] for place in kept] for row in rows])
 
 
 def _head(frame: Frame) -> Text:

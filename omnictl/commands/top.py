@@ -15,7 +15,7 @@ from rich.live import Live
 
 from omnictl.connecting import Service, Unreachable, connect
 from omnictl.options import Remote, example, spread
-from omnictl.printing import show, show_line
+from omnictl.printing import show, show_line, width
 from omnictl.problems import CommandError
 from omnictl.screen import drawn
 from omnictl.watching import NOTHING, Frame, look
@@ -72,7 +72,7 @@ def _show(frame: Frame, remote: Remote) -> None:
     if remote.json:
         show_line(frame.plain())
     else:
-        show(drawn(frame, None))
+        show(drawn(frame, width(), None))
         sys.stdout.flush()
 
 
@@ -80,4 +80,4 @@ def _live(frames: Iterator[Frame]) -> None:
     console = Console(highlight=False)
     with Live(console=console, screen=True, auto_refresh=False) as live:
         for frame in frames:
-            live.update(drawn(frame, console.size.height), refresh=True)
+            live.update(drawn(frame, *console.size), refresh=True)
