@@ -10,6 +10,7 @@ from service_kit import tls as tls_files
 
 MAX_MESSAGE_BYTES = 32 * 2**20
 KEEPALIVE_MS = 20_000
+CONNECT_TIMEOUT_MS = 2_000  # what this option of gRPC means: a busy server may take its time over a connection
 
 # round_robin spreads the calls over every address behind a name; the default pins a client to one replica.
 SERVICE_CONFIG = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
@@ -26,7 +27,7 @@ def open_channel(
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", CONNECT_TIMEOUT_MS),
         ("grpc.max_reconnect_backoff_ms", 500),
         ("grpc.dns_min_time_between_resolutions_ms", 5_000),
         ("grpc.max_send_message_length", max_message_bytes),
