@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from executor.model import RetryRules, Shape, Target
@@ -13,7 +14,7 @@ TOOL_ROUNDS = 8
 class Chain:
     """One call of a plan: its targets in order until one answers, or a plan of its own that stands for them."""
 
-    targets: tuple[Target, ...] = ()
+    targets: Sequence[Target] = ()
     nested: Plan | None = None
 
     @property

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from functools import lru_cache
 from types import MappingProxyType
+from typing import overload
 from urllib.parse import urlsplit
 
 from executor.model import MAX_ATTEMPTS, Prices, RetryRules, Shape, Target
@@ -24,7 +25,7 @@ PANELS = frozenset({Shape.FUSION, Shape.FANOUT})
 def plan_in(plan: decision_pb2.Plan) -> Plan:
     """Raises ServiceError INVALID_FIELD naming the field."""
     read = _plan_in(plan, "plan", _rules_in(plan, RetryRules()), depth=0)
-    ids = [target.target_id for target in _targets_of(read)]
+    ids = list(_ids(plan))
     if len(ids) > MAX_TARGETS:
         raise invalid("plan.targets", f"{len(ids)} targets in all", f"1 to {MAX_TARGETS}")
     if len(set(ids)) < len(ids):
@@ -50,11 +51,11 @@ def _shape_in(plan: decision_pb2.Plan, field: str) -> Shape:
 def _single(plan: decision_pb2.Plan, field: str, rules: RetryRules, depth: int) -> Plan:
     _check_count(plan.targets, f"{field}.targets")
     for place, target in enumerate(plan.targets):
+        at = f"{field}.targets[{place}]"
+        _check_target(target, at)
         if target.fallbacks:
-            told = f"{len(target.fallbacks)} targets"
-            raise invalid(f"{field}.targets[{place}].fallbacks", told, "none: the targets follow each other")
-    chain = Chain(tuple(_target_in(target, f"{field}.targets[{place}]") for place, target in enumerate(plan.targets)))
-    return Plan(Shape.SINGLE, (chain,), rules, hand_off=_hand_off_in(plan, field))
+            raise invalid(f"{at}.fallbacks", f"{len(target.fallbacks)} targets", "none: the targets follow each other")
+    return Plan(Shape.SINGLE, (Chain(_Targets(plan.targets)),), rules, hand_off=_hand_off_in(plan, field))
 
 
 def _fusion(plan: decision_pb2.Plan, field: str, rules: RetryRules, depth: int) -> Plan:
@@ -115,28 +116,57 @@ def _check_count(items: Sized, field: str, most: int = MAX_TARGETS) -> None:
 
 def _chain_in(target: decision_pb2.Target, field: str) -> Chain:
     """A target with its fallbacks, which have none of their own."""
-    targets = [_target_in(target, field)]
+    _check_target(target, field)
     for place, fallback in enumerate(target.fallbacks):
         at = f"{field}.fallbacks[{place}]"
+        _check_target(fallback, at)
         if fallback.fallbacks:
             raise invalid(f"{at}.fallbacks", f"{len(fallback.fallbacks)} targets", "none inside fallbacks")
-        targets.append(_target_in(fallback, at))
-    return Chain(tuple(targets))
+    return Chain(_Targets((target, *target.fallbacks)))
 
 
-def _target_in(target: decision_pb2.Target, field: str) -> Target:
+class _Targets(Sequence[Target]):
+    """Targets that were checked, each made when it is first asked for: of most plans that is one."""
+
+    def __init__(self, given: Sequence[decision_pb2.Target]) -> None:
+        self._given = given
+        self._made: dict[int, Target] = {}
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    @overload
+    def __getitem__(self, place: int) -> Target: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Target, ...]: ...
+    def __getitem__(self, place: int | slice) -> Target | tuple[Target, ...]:
+        if isinstance(place, slice):
+            return tuple(self[at] for at in range(*place.indices(len(self))))
+        made = self._made.get(place)
+        if made is None:
+            made = self._made[place] = _target_in(self._given[place])
+        return made
+
+
+def _check_target(target: decision_pb2.Target, field: str) -> None:
     if not target.target_id:
         raise invalid(f"{field}.target_id", "nothing", "an id that is unique in the plan")
     if target.HasField("nested"):
         raise invalid(f"{field}.nested", "a plan", f"none but in a panel ({' | '.join(sorted(PANELS))})")
     if not target.connection_id:
         raise invalid(f"{field}.connection_id", "nothing", "the id of a connection")
+    if not _is_address(target.base_url):
+        told = f"{len(target.base_url)} characters that are no such address"
+        raise invalid(f"{field}.base_url", told, "an http or https URL")
+
+
+def _target_in(target: decision_pb2.Target) -> Target:
     return Target(
         target_id=target.target_id,
         provider=target.provider,
         model=target.model,
         connection_id=target.connection_id,
-        base_url=_base_url_in(target.base_url, f"{field}.base_url"),
+        base_url=target.base_url.rstrip("/"),
         dialect=target.dialect or "openai",
         timeout_s=(target.timeout_ms or DEFAULT_TIMEOUT_MS) / 1000,
         prompt=target.prompt,
@@ -146,12 +176,6 @@ def _target_in(target: decision_pb2.Target, field: str) -> Target:
         max_output_tokens=target.max_output_tokens,
         reasons=target.reasons if target.HasField("reasons") else None,
     )
-
-
-def _base_url_in(text: str, field: str) -> str:
-    if not _is_address(text):
-        raise invalid(field, f"{len(text)} characters that are no such address", "an http or https URL")
-    return text.rstrip("/")
 
 
 @lru_cache(maxsize=4096)
@@ -187,11 +211,17 @@ def _hand_off_in(plan: decision_pb2.Plan, field: str) -> HandOff | None:
     if not plan.HasField("hand_off"):
         return None
     given = plan.hand_off
-    named = given.HasField("summarizer")
-    summarizer = _target_in(given.summarizer, f"{field}.hand_off.summarizer") if named else None
-    return HandOff(given.summary, given.summarize, summarizer)
+    if not given.HasField("summarizer"):
+        return HandOff(given.summary, given.summarize)
+    _check_target(given.summarizer, f"{field}.hand_off.summarizer")
+    return HandOff(given.summary, given.summarize, _target_in(given.summarizer))
 
 
-def _targets_of(plan: Plan) -> Iterator[Target]:
-    for chain in (*plan.chains, plan.judge):
-        yield from chain.targets if chain.nested is None else _targets_of(chain.nested)
+def _ids(plan: decision_pb2.Plan) -> Iterator[str]:
+    judge = (plan.judge,) if plan.HasField("judge") else ()
+    for target in (*plan.targets, *judge, *(step.target for step in plan.steps)):
+        if target.HasField("nested"):
+            yield from _ids(target.nested)
+        else:
+            yield target.target_id
+            yield from (fallback.target_id for fallback in target.fallbacks)

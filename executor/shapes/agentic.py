@@ -26,7 +26,7 @@ class Route(StrEnum):
 
 
 async def agentic(run: Run, plan: Plan) -> Result:
-    planner = plan.chains[0].targets
+    planner = tuple(plan.chains[0].targets)
     executors = tuple(chain.from_iterable(executor.targets for executor in plan.chains[1:]))
     body = run.call.body
     at_limit = turns.rounds(body["messages"]) >= plan.max_tool_rounds
