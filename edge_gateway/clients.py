@@ -18,11 +18,12 @@ from omniroute.executor.v1 import executor_pb2, executor_pb2_grpc
 from omniroute.registry.v1 import registry_pb2, registry_pb2_grpc
 from service_kit import calls, tls
 from service_kit.errors import from_rpc_error
-from service_kit.grpc_client import open_channel
+from service_kit.grpc_client import Balancing, open_channel
 
 # A first call pays for the connection as well, and for what the service loads on its own first call.
 COLD_SLACK_S = 2.0
 HEALTH_TIMEOUT_S = 0.5
+EXECUTOR = executor_pb2.DESCRIPTOR.services_by_name["ExecutorService"].full_name
 
 Execution = grpc.aio.UnaryStreamCall[executor_pb2.ExecuteRequest, executor_pb2.ExecuteResponse]
 Administering = grpc.aio.UnaryUnaryMultiCallable[Message, Message]
@@ -34,8 +35,8 @@ class Services:
 
     def __init__(self, settings: Settings) -> None:
         files = tls.from_paths(settings.tls_cert, settings.tls_key, settings.tls_ca)
-        self._decision_channel = open_channel(settings.decision_address, files)
-        self._executor_channel = open_channel(settings.executor_address, files)
+        self._decision_channel = open_channel(settings.decision_address, files, balancing=Balancing.IN_ORDER)
+        self._executor_channel = open_channel(settings.executor_address, files, again=(EXECUTOR,))
         self._decision = decision_pb2_grpc.DecisionServiceStub(self._decision_channel)
         self._executor = executor_pb2_grpc.ExecutorServiceStub(self._executor_channel)
         self._keys = registry_pb2_grpc.ApiKeyServiceStub(self._decision_channel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 
+from service_kit.addresses import ADDRESS
 from service_kit.log import LEVELS
 
 SECRET = {"secret": True}
@@ -17,8 +18,8 @@ class Settings:
 
     edge_host: str = "127.0.0.1"
     edge_port: int = field(default=20128, metadata={"least": 0, "most": 65535})
-    decision_address: str = "127.0.0.1:50051"
-    executor_address: str = "127.0.0.1:50052"
+    decision_address: str = field(default="127.0.0.1:50051", metadata=ADDRESS)
+    executor_address: str = field(default="127.0.0.1:50052", metadata=ADDRESS)
     edge_token: str = field(default="", metadata=SECRET)
     admin_token: str = field(default="", metadata=SECRET)
 

@@ -18,7 +18,7 @@ from executor.transport import TRANSPORTS
 from executor.transport.port import TransportLimits
 from omniroute.executor.v1 import executor_pb2, executor_pb2_grpc
 from service_kit import clock, metrics, tls
-from service_kit.grpc_client import open_channel
+from service_kit.grpc_client import Balancing, open_channel
 from service_kit.grpc_server import GrpcServer, start_server
 
 MIB = 2**20
@@ -33,7 +33,7 @@ async def serve(
 ) -> None:
     """Serve until ``stop``, then let open executions end within the grace. ``started`` gets the port."""
     files = tls.from_paths(settings.tls_cert, settings.tls_key, settings.tls_ca)
-    channel = open_channel(settings.decision_address, files)
+    channel = open_channel(settings.decision_address, files, balancing=Balancing.IN_ORDER)
     transport = TRANSPORTS[settings.upstream_transport](transport_limits(settings))
     registry = GrpcRegistry(channel, settings.executor_token, settings.credential_timeout_s)
     credentials = Credentials(registry, environ, asyncio.get_running_loop().time)

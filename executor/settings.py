@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from service_kit.addresses import ADDRESS
 from service_kit.log import LEVELS
 
 
@@ -18,7 +19,7 @@ class Settings:
     executor_max_executions: int = field(default=2_048, metadata={"least": 1})
     executor_grace_s: float = field(default=30.0, metadata={"least": 0, "most": 3_600})
     executor_token: str = field(default="", metadata={"secret": True})
-    decision_address: str = "127.0.0.1:50051"
+    decision_address: str = field(default="127.0.0.1:50051", metadata=ADDRESS)
     credential_timeout_s: float = field(default=5.0, metadata={"least": 0.05, "most": 60})
 
     upstream_transport: str = field(default="aiohttp", metadata={"choices": ("aiohttp", "httpx")})

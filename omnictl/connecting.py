@@ -16,9 +16,9 @@ import grpc.aio
 from omnictl.options import Remote
 from omnictl.problems import CommandError, wrong_usage
 from omnictl.settings import environment
-from service_kit import calls, settings, tls
+from service_kit import addresses, calls, settings, tls
 from service_kit.errors import Reason, ServiceError, from_rpc_error
-from service_kit.grpc_client import open_channel
+from service_kit.grpc_client import Balancing, open_channel
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -42,7 +42,7 @@ ADVICE: Mapping[Reason, str] = MappingProxyType(
 class ClientSettings:
     """What the environment says of the service; each field is the variable ``OMNIROUTE_<FIELD>``."""
 
-    decision_address: str = "127.0.0.1:50051"
+    decision_address: str = field(default="127.0.0.1:50051", metadata=addresses.ADDRESS)
     admin_token: str = field(default="", metadata={"secret": True})
     tls_cert: str = ""
     tls_key: str = ""
@@ -127,7 +127,7 @@ def connect(remote: Remote) -> Iterator[Service]:
         files = tls.from_paths(
             remote.tls_cert or known.tls_cert, remote.tls_key or known.tls_key, remote.tls_ca or known.tls_ca
         )
-        address = remote.address or known.decision_address
+        address = _known_form(remote.address) if remote.address else known.decision_address
         with asyncio.Runner() as runner:
             token = _sendable(remote.token or known.admin_token)
             channel = runner.run(_open(address, files))
@@ -139,6 +139,12 @@ def connect(remote: Remote) -> Iterator[Service]:
         raise CommandError(str(error)) from None
 
 
+def _known_form(address: str) -> str:
+    if addresses.is_address(address):
+        return address
+    raise wrong_usage(f"--address: got {address!r}; allowed: {addresses.ALLOWED}")
+
+
 def _sendable(token: str) -> str:
     """Metadata carries printable ASCII alone."""
     if token.isascii() and (token.isprintable() or not token):
@@ -148,4 +154,4 @@ def _sendable(token: str) -> str:
 
 
 async def _open(address: str, files: tls.TlsFiles | None) -> grpc.aio.Channel:
-    return open_channel(address, files)
+    return open_channel(address, files, balancing=Balancing.IN_ORDER)

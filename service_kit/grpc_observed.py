@@ -111,7 +111,8 @@ def _unary(meter: Meter, method: Any, decode: Decode) -> Any:
 def _stream(meter: Meter, method: Any, decode: Decode) -> Any:
     """Around an async generator of responses, or a coroutine that writes them itself.
 
-    The head of a generator's stream goes out before its first response, which may be long in coming.
+    The head of a generator's stream goes out before its first response, which may be long in coming. Of a coroutine
+    nothing goes out before that: until then a client may send the call to another server when this one goes away.
     """
     if inspect.iscoroutinefunction(method):
         return _unary(meter, method, decode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -10,7 +11,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from service_kit import tls as tls_files
-from service_kit.grpc_client import KEEPALIVE_MS, MAX_MESSAGE_BYTES
+from service_kit.grpc_client import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, MAX_MESSAGE_BYTES
+from service_kit.grpc_health import Health
 from service_kit.grpc_observed import observed
 from service_kit.lifecycle import Fatal
 
@@ -20,7 +22,7 @@ Register = Callable[[grpc.aio.Server], None]
 class GrpcServer:
     """A started server. ``port`` is the real one when 0 was asked for; ``health`` sets the status by service."""
 
-    def __init__(self, server: grpc.aio.Server, port: int, health_servicer: health.aio.HealthServicer) -> None:
+    def __init__(self, server: grpc.aio.Server, port: int, health_servicer: Health) -> None:
         self._server = server
         self.port = port
         self.health = health_servicer
@@ -28,7 +30,9 @@ class GrpcServer:
     async def stop(self, grace: float) -> None:
         """Report NOT_SERVING, take no new calls; those in flight have ``grace`` seconds before they are cancelled."""
         await self.health.enter_graceful_shutdown()
-        await self._server.stop(grace)
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._server.stop(grace))
+            both.create_task(self.health.end_watches())
 
 
 async def start_server(
@@ -48,7 +52,7 @@ async def start_server(
     """
     server = grpc.aio.server(options=_options(max_message_bytes, max_connection_age_s))
     register(cast(grpc.aio.Server, _ObservedRegistration(server)))
-    health_servicer = health.aio.HealthServicer()
+    health_servicer = Health()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     reflection.enable_server_reflection([*services, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
     port = _listen(server, address, tls)
@@ -92,7 +96,7 @@ def _options(max_message_bytes: int, max_connection_age_s: float | None) -> list
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.keepalive_time_ms", 2 * KEEPALIVE_MS),
-        ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
         ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
         ("grpc.keepalive_permit_without_calls", 1),
     ]

@@ -31,9 +31,9 @@ def read(cls: type[T], environ: Mapping[str, str], prefix: str = "OMNIROUTE_") -
     """One ``cls`` from ``environ``: field ``data_dir`` is read from ``OMNIROUTE_DATA_DIR``.
 
     Fields are str, int, float, bool, Path, ``X | None`` or ``tuple[X, ...]`` (comma separated). An empty variable is an
-    unset one. Field metadata: ``secret`` (its value is never shown), ``choices`` (a tuple of allowed texts), ``least``
-    and ``most`` (bounds of a number, inclusive), ``also`` (a second variable, read when the first is not set). Raises
-    SettingsError.
+    unset one. Field metadata: ``secret`` (its value is never shown), ``choices`` (a tuple of allowed texts), ``form`` (a
+    check of the text, and what it allows in words), ``least`` and ``most`` (bounds of a number, inclusive), ``also`` (a
+    second variable, read when the first is not set). Raises SettingsError.
     """
     hints = typing.get_type_hints(cls)
     values: dict[str, Any] = {}
@@ -71,6 +71,8 @@ def _value(name: str, text: str, hint: Any, metadata: Mapping[str, Any]) -> Any:
 
 def _within(text: str, value: Any, metadata: Mapping[str, Any]) -> bool:
     if "choices" in metadata and text not in metadata["choices"]:
+        return False
+    if "form" in metadata and not metadata["form"][0](text):
         return False
     least, most = metadata.get("least", -math.inf), metadata.get("most", math.inf)
     return not isinstance(value, int | float) or least <= value <= most
@@ -116,6 +118,8 @@ SHAPES: Mapping[Any, str] = types.MappingProxyType(
 def _allowed(hint: Any, metadata: Mapping[str, Any]) -> str:
     if "choices" in metadata:
         return " | ".join(metadata["choices"])
+    if "form" in metadata:
+        return str(metadata["form"][1])
     if typing.get_origin(hint) is tuple:
         return f"a comma-separated list, each item {SHAPES[typing.get_args(hint)[0]]}"
     shape = SHAPES[_without_none(hint)]
