@@ -20,6 +20,7 @@ from edge_gateway.fallback import Decider
 from edge_gateway.front import Front
 from edge_gateway.http_protocol import bounded
 from edge_gateway.json_body import BodyLimits
+from edge_gateway.patience import Patience
 from edge_gateway.probes import Probes
 from edge_gateway.report import OutcomeQueue
 from edge_gateway.settings import Settings
@@ -58,8 +59,14 @@ class Edge:
         settings = self._settings
         self._services = Services(settings)
         self._outcomes = OutcomeQueue(self._services.report, settings.edge_report_queue)
+        patience = Patience(time.monotonic)
         gate = Gate(
-            self._services.authenticate, loopback_only=settings.loopback_only, clock=time.monotonic, wall=clock.wall
+            self._services.authenticate,
+            loopback_only=settings.loopback_only,
+            patience=patience,
+            patience_s=settings.edge_decide_timeout_ms / 1000,
+            clock=time.monotonic,
+            wall=clock.wall,
         )
         try:
             self._services.connect()
@@ -72,7 +79,7 @@ class Edge:
         self.port = listener.getsockname()[1]
         self._probes = Probes(lambda: checks(self._services, gate), time.monotonic)
         self._outcomes.start()
-        self._server = _Server(self._config(gate))
+        self._server = _Server(self._config(gate, patience))
         self._serving = asyncio.create_task(self._server.serve([listener]), name="http server")
         return self
 
@@ -90,7 +97,7 @@ class Edge:
         await self._outcomes.stop(REPORT_GRACE_S)
         await self._services.close()
 
-    def _config(self, gate: Gate) -> uvicorn.Config:
+    def _config(self, gate: Gate, patience: Patience) -> uvicorn.Config:
         settings = self._settings
         limits = BodyLimits(
             settings.edge_max_body_bytes,
@@ -99,7 +106,7 @@ class Edge:
         )
         house = House(
             self._services,
-            Decider(self._services.decide, time.monotonic),
+            Decider(self._services.decide, settings.edge_decide_timeout_ms / 1000, patience, time.monotonic),
             gate,
             self._outcomes,
             limits,

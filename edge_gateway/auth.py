@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from edge_gateway.metrics import AUTHENTICATIONS
+from edge_gateway.patience import Patience
 from edge_gateway.settings import is_loopback
 from omniroute.registry.v1 import registry_pb2
 from service_kit.errors import Reason, ServiceError
@@ -17,8 +18,6 @@ from service_kit.errors import Reason, ServiceError
 KNOWN_S, WRONG_S, ANONYMOUS_S = 5.0, 5.0, 2.0
 # While the registry is away, whoever it let in stays let in this long.
 STALE_S = 900.0
-# How long a caller who was known before waits for the registry to say it again.
-PATIENCE_S = 0.25
 MAX_KEPT = 10_000
 MAX_SECRET = 512
 
@@ -55,7 +54,9 @@ class Verdict:
 class Gate:
     """Answers who a request is from, or refuses it.
 
-    ``loopback_only`` says that nobody outside this machine can connect: only then may a caller be anonymous.
+    ``loopback_only`` says that nobody outside this machine can connect: only then may a caller be anonymous. A caller
+    who was known before waits ``patience_s`` at most for the registry to say it again, and not at all once
+    ``patience`` with the decision service, where the registry is, is lost.
     ``clock`` is monotonic, ``wall`` is Unix time, both in seconds.
     """
 
@@ -64,11 +65,15 @@ class Gate:
         authenticate: Authenticate,
         *,
         loopback_only: bool,
+        patience: Patience,
+        patience_s: float,
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
         self._authenticate = authenticate
         self._loopback_only = loopback_only
+        self._patience = patience
+        self._patience_s = patience_s
         self._clock = clock
         self._wall = wall
         self._kept: OrderedDict[bytes, Verdict] = OrderedDict()
@@ -139,7 +144,7 @@ class Gate:
     async def _or_kept(self, task: asyncio.Task[Verdict], kept: Verdict) -> Verdict:
         """The new verdict; what was said before while the registry is away, or slow to say it again."""
         try:
-            async with asyncio.timeout(0 if self._slow else PATIENCE_S):
+            async with asyncio.timeout(0 if self._slow or self._patience.is_lost else self._patience_s):
                 verdict = await asyncio.shield(task)
         except TimeoutError:
             self._slow = True

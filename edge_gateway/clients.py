@@ -41,7 +41,6 @@ class Services:
         self._executor = executor_pb2_grpc.ExecutorServiceStub(self._executor_channel)
         self._keys = registry_pb2_grpc.ApiKeyServiceStub(self._decision_channel)
         self._catalog = registry_pb2_grpc.CatalogServiceStub(self._decision_channel)
-        self._decide_s = settings.edge_decide_timeout_ms / 1000
         self._control_s = settings.edge_control_timeout_ms / 1000
         self._token = settings.edge_token
         self._admin_token = settings.admin_token
@@ -56,9 +55,8 @@ class Services:
         await self._decision_channel.close()
         await self._executor_channel.close()
 
-    async def decide(self, request: decision_pb2.DecideRequest, router_s: float = 0.0) -> decision_pb2.DecideResponse:
-        """``router_s`` comes on top of the deadline, for a remote router."""
-        timeout = self._decide_s + router_s + (COLD_SLACK_S if self._cold else 0.0)
+    async def decide(self, request: decision_pb2.DecideRequest, limit_s: float) -> decision_pb2.DecideResponse:
+        timeout = limit_s + (COLD_SLACK_S if self._cold else 0.0)
         started = time.perf_counter()
         decision = await _answer(self._decision.Decide(request, timeout=timeout, metadata=calls.metadata()))
         DECIDE_SECONDS.observe(time.perf_counter() - started)

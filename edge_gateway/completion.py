@@ -47,10 +47,11 @@ class House:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request that was read and checked."""
+    """A request that was read and checked. ``waited_s`` is what the check of its caller took."""
 
     body: bytes
     caller: Caller
+    waited_s: float
     request: decision_pb2.DecideRequest
     ignored: tuple[str, ...]
     client_headers: tuple[executor_pb2.Header, ...]
@@ -66,7 +67,7 @@ class Completions:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         served = exchange.of_scope(scope)
         ask = await self._read(scope, receive, served)
-        decided = await self._house.decider.decide(ask.request)
+        decided = await self._house.decider.decide(ask.request, ask.waited_s)
         decision = decided.response
         served.decision_id, served.degraded = decision.decision_id, decided.degraded
         served.headers += headers.of_decision(decision, ask.ignored, degraded=decided.degraded)
@@ -74,7 +75,9 @@ class Completions:
 
     async def _read(self, scope: Scope, receive: Receive, served: Exchange) -> Ask:
         incoming = headers.incoming(scope)
+        began = self._house.clock()
         caller = await self._house.gate.admit(incoming)
+        waited_s = self._house.clock() - began
         wanted = controls.read(incoming)
         raw = await json_body.read(receive, incoming, self._house.body_limits)
         body = json_body.parse(raw)
@@ -90,7 +93,9 @@ class Completions:
             features=features.of(asked, self._surface.operation, wanted.task),
             controls=wanted.routing,
         )
-        return Ask(raw, caller, request, wanted.ignored, headers.named(incoming, self._surface.client_headers))
+        return Ask(
+            raw, caller, waited_s, request, wanted.ignored, headers.named(incoming, self._surface.client_headers)
+        )
 
     async def _carry_out(
         self, ask: Ask, decision: decision_pb2.DecideResponse, receive: Receive, served: Exchange

@@ -13,18 +13,16 @@ from dataclasses import dataclass
 import structlog
 
 from edge_gateway import metrics
+from edge_gateway.patience import Clock, Patience
 from omniroute.decision.v1.decision_pb2 import DecideRequest, DecideResponse, Plan, Target
 from service_kit.errors import Reason, ServiceError
 
 PLANS_KEPT = 4_096
 PLAN_TTL_S = 15 * 60.0
-FAILURES_TO_SKIP = 3
-FIRST_SKIP_S, LONGEST_SKIP_S = 0.5, 5.0
 RETRY_AFTER_MS = 1_000
 STRICT = frozenset({"strict", "block", "hard"})
 
 Decide = Callable[[DecideRequest, float], Awaitable[DecideResponse]]
-Clock = Callable[[], float]
 Key = tuple[str, str, int, tuple[bool, ...]]
 
 log = structlog.get_logger()
@@ -36,34 +34,6 @@ class Decided:
 
     response: DecideResponse
     degraded: bool = False
-
-
-class Patience:
-    """Whether to wait for a service: after some failures in a row it is tried by one call at a time, now and then."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._failures = 0
-        self._skip_until = 0.0
-        self._skip_s = FIRST_SKIP_S
-
-    def allows(self) -> bool:
-        """Ask now. While it is failing, a yes holds off the others until this call has ended or a while has passed."""
-        if self._failures < FAILURES_TO_SKIP:
-            return True
-        if self._clock() < self._skip_until:
-            return False
-        self._skip_until = self._clock() + self._skip_s
-        return True
-
-    def succeeded(self) -> None:
-        self._failures, self._skip_s = 0, FIRST_SKIP_S
-
-    def failed(self) -> None:
-        self._failures += 1
-        if self._failures >= FAILURES_TO_SKIP:
-            self._skip_until = self._clock() + self._skip_s
-            self._skip_s = min(2 * self._skip_s, LONGEST_SKIP_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +59,28 @@ class LastPlans:
         if len(self._plans) > PLANS_KEPT:
             self._plans.popitem(last=False)
 
+    def holds(self, request: DecideRequest) -> bool:
+        """Whether an earlier plan serves this request."""
+        return self._usable(request) is not None
+
     def find(self, request: DecideRequest) -> DecideResponse | None:
         """An earlier plan for the like, under a decision id of its own; None: there is none that may be used."""
+        response = self._usable(request)
+        if response is None:
+            return None
+        again = DecideResponse()
+        again.CopyFrom(response)
+        again.decision_id = f"edge_{secrets.token_hex(12)}"
+        _without_probes(again.plan)
+        return again
+
+    def _usable(self, request: DecideRequest) -> DecideResponse | None:
         kept = self._plans.get(_key(request))
         if kept is None or self._clock() >= kept.until or request.features.input_tokens > kept.input_tokens:
             return None
         if request.controls.budget_usd > 0 and request.controls.budget_fallback.strip().lower() in STRICT:
             return None
-        again = DecideResponse()
-        again.CopyFrom(kept.response)
-        again.decision_id = f"edge_{secrets.token_hex(12)}"
-        _without_probes(again.plan)
-        return again
+        return kept.response
 
 
 def _key(request: DecideRequest) -> Key:
@@ -127,20 +107,23 @@ def _without_probe(target: Target) -> None:
 class Decider:
     """Decides by the decision service, or by an earlier plan while that is away. Raises ServiceError.
 
-    ``decide`` takes the seconds beyond the usual deadline that a policy's remote router may need: an answer tells them,
-    so that the first request of such a policy alone has none.
+    ``decide`` takes the seconds until it gives up: the deadline, and what a policy's remote router may need beyond it.
+    An answer tells of that, so that the first request of such a policy alone has none.
     """
 
-    def __init__(self, decide: Decide, clock: Clock) -> None:
+    def __init__(self, decide: Decide, deadline_s: float, patience: Patience, clock: Clock) -> None:
         self._decide = decide
+        self._deadline_s = deadline_s
         self._routers: OrderedDict[str, float] = OrderedDict()
         self._plans = LastPlans(clock)
-        self._patience = Patience(clock)
+        self._patience = patience
 
-    async def decide(self, request: DecideRequest) -> Decided:
-        if self._patience.allows():
+    async def decide(self, request: DecideRequest, waited_s: float = 0.0) -> Decided:
+        """``waited_s``, for which the request has waited for the decision service already, is part of its deadline."""
+        limit_s = self._limit_s(request, waited_s)
+        if limit_s > 0 and self._patience.allows():
             try:
-                response = await self._decide(request, self._routers.get(request.model, 0.0))
+                response = await self._decide(request, limit_s)
             except ServiceError as error:
                 if error.reason is not Reason.UNAVAILABLE:
                     self._patience.succeeded()
@@ -161,6 +144,11 @@ class Decider:
                 retry_after_ms=RETRY_AFTER_MS,
             )
         return Decided(again, degraded=True)
+
+    def _limit_s(self, request: DecideRequest, waited_s: float) -> float:
+        """Without an earlier plan there is nothing to hurry to."""
+        router_s = self._routers.get(request.model, 0.0)
+        return self._deadline_s + router_s - (waited_s if self._plans.holds(request) else 0.0)
 
     def _learn(self, model: str, router_s: float) -> None:
         self._routers.pop(model, None)

@@ -1,4 +1,8 @@
-"""The credential of a connection, asked of the registry and kept for at most a minute."""
+"""The credential of a connection, asked of the registry and kept for at most a minute.
+
+It is asked for anew long before that, beside the requests that use it, so that a registry that is away for a short
+while is not missed. What holds no secret, a reference or that none is needed, may serve longer while it is away.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,12 @@ from pathlib import Path
 from typing import Protocol
 
 MAX_AGE_S = 60.0
+# Of what is shared with a registry that is well, so that little of its life is gone when that goes away.
+RENEWED_AT = 0.25
+# Without a secret, while the registry is away.
+STALE_S = 15 * 60.0
+# How long such a one waits for the registry to say it again.
+PATIENCE_S = 0.25
 MAX_KEPT = 10_000
 MAX_SECRET_BYTES = 16 * 1024
 
@@ -42,10 +52,24 @@ class Registry(Protocol):
         """Raises Unusable or Away."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Kept:
+    """What was answered at ``since``, by the clock."""
+
     resolved: Resolved
-    until: float
+    since: float
+
+    @property
+    def renewed_from(self) -> float:
+        return self.since + RENEWED_AT * min(self.resolved.max_age_s, MAX_AGE_S)
+
+    @property
+    def until(self) -> float:
+        return self.since + min(self.resolved.max_age_s, MAX_AGE_S)
+
+    @property
+    def stale_until(self) -> float:
+        return self.until if self.resolved.secret else self.since + STALE_S
 
 
 class Credentials:
@@ -57,12 +81,17 @@ class Credentials:
         self._clock = clock
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._asking: dict[tuple[str, bool], asyncio.Task[_Kept]] = {}
+        self._away = False  # the registry was asked in vain, and has not answered since
 
     async def secret(self, connection_id: str) -> str:
         """The secret to send, empty when none is needed. Raises Unusable or Away."""
-        kept = self._kept.get(connection_id)
-        if kept is None or kept.until <= self._clock():
+        kept, now = self._kept.get(connection_id), self._clock()
+        if kept is None or kept.stale_until <= now:
             kept = await self._ask(connection_id, refresh=False)
+        elif kept.until <= now:
+            kept = await self._ask_or(connection_id, kept)
+        elif kept.renewed_from <= now:
+            self._question(connection_id, refresh=False)
         return self._secret_of(kept.resolved)
 
     def most_at_once(self, connection_id: str) -> int:
@@ -82,23 +111,41 @@ class Credentials:
             return None
         return secret if secret != refused else None
 
+    async def _ask_or(self, connection_id: str, kept: _Kept) -> _Kept:
+        """The answer anew; what is kept while the registry is away or silent."""
+        try:
+            async with asyncio.timeout(0 if self._away else PATIENCE_S):
+                return await self._ask(connection_id, refresh=False)
+        except (TimeoutError, Away):
+            self._away = True
+            return kept
+
     async def _ask(self, connection_id: str, *, refresh: bool) -> _Kept:
-        """Waits for the question that is under way, if there is one; a caller that leaves does not end it."""
+        """A caller that leaves does not end the question."""
+        return await asyncio.shield(self._question(connection_id, refresh=refresh))
+
+    def _question(self, connection_id: str, *, refresh: bool) -> asyncio.Task[_Kept]:
+        """The question that is under way, or a new one."""
         task = self._asking.get((connection_id, refresh))
         if task is None:
             task = asyncio.create_task(self._asked(connection_id, refresh=refresh))
             self._asking[connection_id, refresh] = task
             task.add_done_callback(lambda done: self._settle((connection_id, refresh), done))
-        return await asyncio.shield(task)
+        return task
 
     async def _asked(self, connection_id: str, *, refresh: bool) -> _Kept:
         resolved = await self._registry.resolve(connection_id, refresh=refresh)
-        return _Kept(resolved, self._clock() + min(resolved.max_age_s, MAX_AGE_S))
+        return _Kept(resolved, self._clock())
 
     def _settle(self, question: tuple[str, bool], task: asyncio.Task[_Kept]) -> None:
         del self._asking[question]
-        if task.cancelled() or task.exception() is not None:
+        if task.cancelled():
             return
+        if (error := task.exception()) is not None:
+            if isinstance(error, Unusable):
+                self._kept.pop(question[0], None)
+            return
+        self._away = False
         self._kept[question[0]] = task.result()
         self._kept.move_to_end(question[0])
         if len(self._kept) > MAX_KEPT:

@@ -97,6 +97,7 @@ def _options(max_message_bytes: int, max_connection_age_s: float | None) -> list
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.keepalive_time_ms", 2 * KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+        ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),
         ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
         ("grpc.keepalive_permit_without_calls", 1),
     ]

@@ -31,9 +31,9 @@ def read(cls: type[T], environ: Mapping[str, str], prefix: str = "OMNIROUTE_") -
     """One ``cls`` from ``environ``: field ``data_dir`` is read from ``OMNIROUTE_DATA_DIR``.
 
     Fields are str, int, float, bool, Path, ``X | None`` or ``tuple[X, ...]`` (comma separated). An empty variable is an
-    unset one. Field metadata: ``secret`` (its value is never shown), ``choices`` (a tuple of allowed texts), ``form`` (a
-    check of the text, and what it allows in words), ``least`` and ``most`` (bounds of a number, inclusive), ``also`` (a
-    second variable, read when the first is not set). Raises SettingsError.
+    unset one. Field metadata: ``secret`` (its value is never shown), ``choices`` (a tuple of allowed texts), ``form``
+    (a check of the text, and what it allows in words), ``least`` and ``most`` (bounds of a number, inclusive), ``also``
+    (a second variable, read when the first is not set). Raises SettingsError.
     """
     hints = typing.get_type_hints(cls)
     values: dict[str, Any] = {}

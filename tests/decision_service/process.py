@@ -90,6 +90,15 @@ class Service:
         """As by an operator; its exit status."""
         return await self._signal(signal.SIGTERM)
 
+    def freeze(self) -> None:
+        """It keeps its connections and says nothing more, as on a machine that stands still."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
     async def _signal(self, number: signal.Signals) -> int:
         assert self.process is not None
         if self.process.returncode is None:

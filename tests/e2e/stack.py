@@ -6,13 +6,14 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import orjson
+from prometheus_client.parser import text_string_to_metric_families
 
 from omniroute.decision.v1 import decision_pb2
 from tests.decision_service.client import Client
@@ -112,18 +113,38 @@ class Stack:
     """The services, with ports of their own, and what a test does with them."""
 
     decision: Service
-    executor: Service
-    edge: Service
+    executors: tuple[Service, ...]
+    edges: tuple[Service, ...]
     decision_address: str
-    edge_port: int
     http: httpx.AsyncClient
     clients: list[Client] = field(default_factory=list)
     upstreams: list[Upstream] = field(default_factory=list)
     numbers: Any = field(default_factory=lambda: itertools.count(1))
 
     @property
-    def services(self) -> tuple[Service, Service, Service]:
-        return self.decision, self.executor, self.edge
+    def executor(self) -> Service:
+        return self.executors[0]
+
+    @property
+    def edge(self) -> Service:
+        """The one that requests of this stack go to."""
+        return self.edges[0]
+
+    @property
+    def edge_port(self) -> int:
+        return self.edge.ready_port
+
+    @property
+    def services(self) -> tuple[Service, ...]:
+        return self.decision, *self.executors, *self.edges
+
+    @property
+    def database(self) -> Path:
+        return Path(self.decision.environ["OMNIROUTE_DATA_DIR"]) / "omniroute.db"
+
+    def through(self, edge: int) -> Stack:
+        """The same stack, whose requests go to another edge."""
+        return replace(self, edges=self.edges[edge:] + self.edges[:edge])
 
     @property
     def client(self) -> Client:
@@ -192,6 +213,12 @@ class Stack:
     async def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
         return _answer(await self.http.get(self.url + path, headers=headers))
 
+    async def figure(self, service: Service, name: str, **labels: str) -> float:
+        """The sum of a service's samples of that name with these labels."""
+        text = (await self.http.get(f"http://127.0.0.1:{service.ready_port}/metrics")).text
+        samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+        return sum(each.value for each in samples if each.name == name and labels.items() <= each.labels.items())
+
     async def settled(self, decision_id: str) -> list[str]:
         """The outcome classes of a decision, in order of attempts, once its last one is on record."""
         record = await self.record(decision_id)
@@ -223,31 +250,41 @@ async def until(check: Callable[[], Any], limit_s: float = SETTLE_LIMIT_S) -> An
 
 
 @asynccontextmanager
-async def running(folder: Path, **variables: str) -> AsyncIterator[Stack]:
-    """A started stack; ``variables`` are whole environment variables of all three services."""
-    ports = free_ports(5)
-    decision_port, executor_port, edge_port, decision_metrics, executor_metrics = ports
+async def running(folder: Path, *, executors: int = 1, edges: int = 1, **variables: str) -> AsyncIterator[Stack]:
+    """A started stack; ``variables`` are whole environment variables of all services."""
+    decision_port, decision_metrics, *ports = free_ports(2 + 2 * executors + edges)
+    executor_ports, edge_ports = ports[: 2 * executors], ports[2 * executors :]
     shared = {
         "OMNIROUTE_DECISION_ADDRESS": f"127.0.0.1:{decision_port}",
-        "OMNIROUTE_EXECUTOR_ADDRESS": f"127.0.0.1:{executor_port}",
-        "OMNIROUTE_EXECUTOR_BIND": f"127.0.0.1:{executor_port}",
-        "OMNIROUTE_EXECUTOR_METRICS_PORT": str(executor_metrics),
-        "OMNIROUTE_EDGE_PORT": str(edge_port),
+        "OMNIROUTE_EXECUTOR_ADDRESS": ",".join(f"127.0.0.1:{port}" for port in executor_ports[::2]),
         "OMNIROUTE_EDGE_TOKEN": EDGE_TOKEN,
         "OMNIROUTE_EXECUTOR_TOKEN": EXECUTOR_TOKEN,
         **PATIENCE,
         **variables,
     }
-    log = {name: folder / f"{name}.log" for name in ("decision", "executor", "edge")}
+
+    def log(name: str, number: int = 0) -> Path:
+        return folder / f"{name}{number or ''}.log"
+
     async with AsyncExitStack() as parts:
         stack = Stack(
-            decision=decision_service(folder / "data", log["decision"], decision_port, decision_metrics, **shared),
-            executor=Service("executor", shared, executor_metrics, log["executor"]),
-            edge=Service("edge_gateway", shared, edge_port, log["edge"]),
+            decision=decision_service(folder / "data", log("decision"), decision_port, decision_metrics, **shared),
+            executors=tuple(
+                _executor(shared, port, metrics, log("executor", number))
+                for number, (port, metrics) in enumerate(zip(executor_ports[::2], executor_ports[1::2], strict=True))
+            ),
+            edges=tuple(
+                Service("edge_gateway", {**shared, "OMNIROUTE_EDGE_PORT": str(port)}, port, log("edge", number))
+                for number, port in enumerate(edge_ports)
+            ),
             decision_address=f"127.0.0.1:{decision_port}",
-            edge_port=edge_port,
             http=await parts.enter_async_context(httpx.AsyncClient(timeout=REQUEST_LIMIT_S)),
         )
         parts.push_async_callback(stack.close)
         await stack.start()
         yield stack
+
+
+def _executor(shared: Mapping[str, str], port: int, metrics: int, log: Path) -> Service:
+    own = {"OMNIROUTE_EXECUTOR_BIND": f"127.0.0.1:{port}", "OMNIROUTE_EXECUTOR_METRICS_PORT": str(metrics)}
+    return Service("executor", {**shared, **own}, metrics, log)

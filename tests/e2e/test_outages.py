@@ -12,8 +12,8 @@ import httpx
 import orjson
 import pytest
 
+from tests.e2e.open_streams import Tap
 from tests.e2e.stack import SETTLE_LIMIT_S, Answer, Stack, until
-from tests.executor.upstream import ROLE, Connection, Received, chunked, delta, event, head
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 AT_ONCE_S = 5.0
@@ -86,20 +86,6 @@ async def _ready(stack: Stack) -> bool:
     return set((await readiness(stack)).values()) == {"ok"}
 
 
-class Tap:
-    """An upstream whose stream goes on when the test says so."""
-
-    def __init__(self) -> None:
-        self.opened = asyncio.Event()
-
-    async def __call__(self, _received: Received, connection: Connection) -> None:
-        await connection.send(head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"}))
-        await connection.send(chunked(ROLE + event(delta("Hel"))))
-        await self.opened.wait()
-        await connection.send(chunked(event(delta("lo")) + event(delta(finish="stop")) + b"data: [DONE]\n\n"))
-        await connection.send(b"0\r\n\r\n")
-
-
 @asynccontextmanager
 async def open_stream(stack: Stack, model: str) -> AsyncIterator[tuple[httpx.Response, AsyncIterator[bytes]]]:
     """A stream whose first content is here."""
@@ -144,7 +130,7 @@ async def test_an_outcome_waits_for_a_decision_service_that_is_away(stack: Stack
     await stack.decision.start()
     await stack.connect()
     decision_id = response.headers["x-omniroute-decision-id"]
-    database = stack.edge.log.parent / "data" / "omniroute.db"
+    database = stack.database
 
     async def kept() -> list[tuple[str, str]]:
         query = "SELECT provider, outcome_class FROM outcomes WHERE decision_id = ?"

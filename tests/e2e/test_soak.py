@@ -103,7 +103,7 @@ async def books_agree(stack: Stack, refused: int) -> None:
         assert [outcome.final for outcome in outcomes] == [False] * (len(outcomes) - 1) + [True], record
         assert [outcome.attempt for outcome in outcomes] == list(range(1, len(outcomes) + 1))
         remembered.update((record.decision.decision_id, outcome.attempt) for outcome in outcomes)
-    with closing(sqlite3.connect(stack.edge.log.parent / "data" / "omniroute.db")) as connection:
+    with closing(sqlite3.connect(stack.database)) as connection:
         kept = Counter(connection.execute("SELECT decision_id, attempt FROM outcomes").fetchall())
     assert {pair: kept[pair] for pair in remembered} == dict(remembered)
     figures = (await stack.get("/metrics")).body.decode()

@@ -9,13 +9,15 @@ import openai
 import pytest
 
 from edge_gateway.assembly import refuse_open_house
-from edge_gateway.auth import ANONYMOUS_S, KNOWN_S, MAX_KEPT, PATIENCE_S, STALE_S, WRONG_S, Gate, is_foreign
+from edge_gateway.auth import ANONYMOUS_S, KNOWN_S, MAX_KEPT, STALE_S, WRONG_S, Gate, is_foreign
+from edge_gateway.patience import Patience
 from omniroute.registry.v1.registry_pb2 import ApiKey, AuthenticateResponse
 from service_kit.errors import Reason, ServiceError
 from service_kit.settings import SettingsError
 from tests.edge_gateway.conftest import Open, chat
 from tests.edge_gateway.fakes import FakeDecision
 
+PATIENCE_S = 0.25
 KEYS = {"sk-good": ApiKey(id="key-1"), "sk-admin": ApiKey(id="key-2", scopes=["admin"])}
 
 
@@ -47,7 +49,14 @@ class Time:
 
 
 def gate_for(registry: Registry, time: Time, *, loopback_only: bool = True) -> Gate:
-    return Gate(registry.authenticate, loopback_only=loopback_only, clock=time, wall=time)
+    return Gate(
+        registry.authenticate,
+        loopback_only=loopback_only,
+        patience=Patience(time),
+        patience_s=PATIENCE_S,
+        clock=time,
+        wall=time,
+    )
 
 
 def bearer(secret: str) -> dict[str, str]:

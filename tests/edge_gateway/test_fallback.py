@@ -8,19 +8,17 @@ from typing import Any
 import pytest
 
 from edge_gateway.fallback import (
-    FAILURES_TO_SKIP,
-    FIRST_SKIP_S,
-    LONGEST_SKIP_S,
     PLAN_TTL_S,
     Decider,
     LastPlans,
-    Patience,
 )
+from edge_gateway.patience import FAILURES_TO_SKIP, FIRST_SKIP_S, LONGEST_SKIP_S, Patience
 from omniroute.decision.v1.decision_pb2 import DecideRequest, DecideResponse, Plan, RequestFeatures, Target
 from service_kit.errors import Reason, ServiceError
 from tests.edge_gateway.conftest import Open, chat
 from tests.edge_gateway.fakes import decision
 
+DEADLINE_S = 0.25
 AWAY = ServiceError(Reason.UNAVAILABLE, "away")
 
 
@@ -116,10 +114,10 @@ def test_patience_runs_out_and_one_call_at_a_time_looks_again() -> None:
 
 
 async def test_a_refusal_is_an_answer() -> None:
-    async def refuse(_request: DecideRequest, _router_s: float) -> DecideResponse:
+    async def refuse(_request: DecideRequest, _limit_s: float) -> DecideResponse:
         raise ServiceError(Reason.MODEL_NOT_FOUND, "no such model")
 
-    decider = Decider(refuse, Watch())
+    decider = Decider(refuse, DEADLINE_S, Patience(Watch()), Watch())
     for _ in range(2 * FAILURES_TO_SKIP):
         with pytest.raises(ServiceError, match="no such model"):
             await decider.decide(asked())
@@ -128,14 +126,30 @@ async def test_a_refusal_is_an_answer() -> None:
 async def test_a_policy_with_a_remote_router_gets_its_time_once_it_is_known() -> None:
     given: list[float] = []
 
-    async def decide(_request: DecideRequest, router_s: float) -> DecideResponse:
-        given.append(router_s)
+    async def decide(_request: DecideRequest, limit_s: float) -> DecideResponse:
+        given.append(limit_s)
         return DecideResponse(router_timeout_ms=2_000)
 
-    decider = Decider(decide, Watch())
+    decider = Decider(decide, DEADLINE_S, Patience(Watch()), Watch())
     for model in ("far", "far", "near"):
         await decider.decide(asked(model))
-    assert given == [0.0, 2.0, 0.0]
+    assert given == [DEADLINE_S, DEADLINE_S + 2.0, DEADLINE_S]
+
+
+async def test_a_request_waits_for_the_decision_service_once() -> None:
+    """What the check of its key took is part of the deadline, as long as an earlier plan can do."""
+    given: list[float] = []
+
+    async def decide(_request: DecideRequest, limit_s: float) -> DecideResponse:
+        given.append(limit_s)
+        return answered()
+
+    decider = Decider(decide, DEADLINE_S, Patience(Watch()), Watch())
+    assert not (await decider.decide(asked(), waited_s=1.0)).degraded
+    assert not (await decider.decide(asked(), waited_s=0.1)).degraded
+    assert (await decider.decide(asked(), waited_s=DEADLINE_S)).degraded
+    assert not (await decider.decide(asked("another"), waited_s=DEADLINE_S)).degraded
+    assert given == pytest.approx([DEADLINE_S, DEADLINE_S - 0.1, DEADLINE_S])
 
 
 async def test_an_edge_without_its_decision_service(open_house: Open) -> None:
