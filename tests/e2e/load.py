@@ -9,7 +9,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import aiohttp
 
@@ -20,10 +20,14 @@ FAILED = 0  # no whole answer came
 
 @dataclass(frozen=True)
 class Shot:
-    """One request, sent at ``at`` on the loop's clock; ``status`` FAILED when its connection broke."""
+    """One request, sent at ``at`` on the loop's clock; ``status`` FAILED when its connection broke.
+
+    ``beside_s`` is what the edge's answer to a probe took that was sent with it: what the machine costs by itself.
+    """
 
     at: float
     took_s: float
+    beside_s: float
     status: int
     degraded: bool = False
     decision_id: str = ""
@@ -53,9 +57,19 @@ class Load:
                 await asyncio.sleep(max(0.0, began + number / self.rate - loop.time()))
                 if self.over.is_set():
                     break
-                group.create_task(self._shoot(http, number))
+                group.create_task(self._pair(http, number))
 
-    async def _shoot(self, http: aiohttp.ClientSession, number: int) -> None:
+    async def _pair(self, http: aiohttp.ClientSession, number: int) -> None:
+        shot, beside_s = await asyncio.gather(self._shoot(http, number), self._probe(http))
+        self.shots.append(replace(shot, beside_s=beside_s))
+
+    async def _probe(self, http: aiohttp.ClientSession) -> float:
+        began = asyncio.get_running_loop().time()
+        async with http.get(f"{self.stack.url}/healthz") as response:
+            await response.read()
+        return asyncio.get_running_loop().time() - began
+
+    async def _shoot(self, http: aiohttp.ClientSession, number: int) -> Shot:
         loop = asyncio.get_running_loop()
         began = loop.time()
         streams = bool(number % 2)
@@ -69,17 +83,16 @@ class Load:
             async with http.post(f"{self.stack.url}/v1/chat/completions", json=body, headers=sent) as response:
                 said = await response.read()
         except (aiohttp.ClientError, TimeoutError):
-            self.shots.append(Shot(began, loop.time() - began, FAILED))
-            return
-        shot = Shot(
+            return Shot(began, loop.time() - began, 0.0, FAILED)
+        return Shot(
             at=began,
             took_s=loop.time() - began,
+            beside_s=0.0,
             status=response.status,
             degraded="x-omniroute-degraded" in response.headers,
             decision_id=response.headers.get("x-omniroute-decision-id", ""),
             whole=said.endswith(b"data: [DONE]\n\n") if streams else b"Hello" in said,
         )
-        self.shots.append(shot)
 
     def between(self, start: float, end: float) -> list[Shot]:
         """Those sent in that time."""
