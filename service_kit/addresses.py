@@ -11,6 +11,8 @@ ALLOWED = (
     "host:port; dns:///name:port for every address behind a name; or several IP:port of one family, with commas between"
 )
 
+LAST_PORT = 65_535
+
 _PORT = re.compile(r":\d{1,5}")
 
 
@@ -44,7 +46,7 @@ def _family(parts: Sequence[str]) -> str:
 
 def _family_of(part: str) -> str:
     host, colon, port = part.rpartition(":")
-    if not _PORT.fullmatch(colon + port):
+    if not _PORT.fullmatch(colon + port) or int(port) > LAST_PORT:
         return ""
     try:
         address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))

@@ -13,9 +13,10 @@ from service_kit import tls as tls_files
 from service_kit.settings import SettingsError
 
 MAX_MESSAGE_BYTES = 32 * 2**20
-CONNECT_TIMEOUT_MS = 2_000  # what this option of gRPC means: a busy server may take its time over a connection
 # A server that is connected and silent is given up after both: its calls fail, and go elsewhere where they may.
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 3_000, 4_000
+# A peer that accepts a connection and says nothing; a handshake on a busy machine takes a part of it.
+CONNECT_LIMIT_MS = 1_000
 # How often a call goes out, while nothing of its answer is known.
 ATTEMPTS = 3
 
@@ -57,7 +58,7 @@ def open_channel(
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", CONNECT_TIMEOUT_MS),
+        ("grpc.min_reconnect_backoff_ms", CONNECT_LIMIT_MS),  # in truth the least time that an attempt to connect has
         ("grpc.max_reconnect_backoff_ms", 500),
         ("grpc.dns_min_time_between_resolutions_ms", 5_000),
         ("grpc.max_send_message_length", max_message_bytes),

@@ -169,3 +169,44 @@ def cost(shots: Sequence[Shot], usual: float = 0.0) -> list[float]:
 
 async def _no_lease(stack: Stack) -> bool:
     return not await stack.client.states("lease")
+
+
+async def test_what_no_earlier_plan_may_serve_is_refused_with_a_time(stack: Stack) -> None:
+    """What only the decision service can hold to, such as a strict budget or a key's money; and what is new to it."""
+    ant, fresh = await stack.provider("ant"), await stack.provider("fresh")
+    strict = {"x-omniroute-budget": "5", "x-omniroute-budget-fallback": "strict"}
+    soft = {"x-omniroute-budget": "5"}
+    made = [
+        await stack.client.add_key(name, scopes=["inference"], limits=limits)
+        for name, limits in (("free", {}), ("paid", {"usd_per_day": 10.0}))
+    ]
+    free, paid = ({"authorization": f"Bearer {each.secret}"} for each in made)
+    asked: dict[str, tuple[str, dict[str, str]]] = {
+        "usual": (ant.model, free),
+        "soft budget": ("auto", {**free, **soft}),
+        "strict budget": ("auto", {**free, **strict}),
+        "key with a budget": (ant.model, paid),
+    }
+    for model, headers in asked.values():
+        await until(partial(decided, stack, model, headers))
+    await stack.disconnect()
+    await stack.decision.kill()
+    try:
+        answers = {name: await stack.chat(model, headers=headers) for name, (model, headers) in asked.items()}
+        answers["never asked"] = await stack.chat(fresh.model, headers=free)
+    finally:
+        await stack.decision.start()
+        await stack.connect()
+    served = {name for name, answer in answers.items() if answer.status == 200}
+    assert served == {"usual", "soft budget"}
+    for name, answer in answers.items():
+        if name in served:
+            assert answer.headers["x-omniroute-degraded"] == "true", name
+        else:
+            assert (answer.status, answer.error["code"]) == (503, "service_unavailable"), name
+            assert int(answer.headers["retry-after"]) >= 1, name
+
+
+async def decided(stack: Stack, model: str, headers: dict[str, str]) -> bool:
+    answer = await stack.chat(model, headers=headers)
+    return answer.status == 200 and "x-omniroute-degraded" not in answer.headers
