@@ -371,6 +371,7 @@ async def test_a_summary_is_made_by_who_is_there(world: World) -> None:
     async def summarizer() -> str:
         decision = await world.client.decide(name, session_id="s")
         assert decision.plan.hand_off.summarize
+        assert not decision.reusable, "an edge may not hand over by itself"
         assert planned(decision) == {FAVOURITE, SECOND}
         given = decision.plan.hand_off
         return candidate_of(given.summarizer) if given.HasField("summarizer") else ""
