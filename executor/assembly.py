@@ -45,6 +45,7 @@ async def serve(
         lambda server: executor_pb2_grpc.add_ExecutorServiceServicer_to_server(servicer, server),
         (SERVICE,),
         tls=files,
+        max_connection_age_s=settings.max_connection_age_s or None,
     )
     metrics_server = await metrics.start_metrics_server(
         settings.executor_metrics_host, settings.executor_metrics_port, ready=lambda: not stop.is_set()

@@ -11,13 +11,15 @@ from service_kit.log import LEVELS
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Times in seconds, sizes in MiB. Unset TLS files: plain text, for one machine or behind a mesh."""
+    """Times in seconds, sizes in MiB. ``max_connection_age_s`` makes edges reconnect, and find new executors; 0: never.
+    Unset TLS files: plain text, for one machine or behind a mesh."""
 
     executor_bind: str = "127.0.0.1:50052"
     executor_metrics_host: str = "127.0.0.1"
     executor_metrics_port: int = field(default=50062, metadata={"least": 0, "most": 65_535})
     executor_max_executions: int = field(default=2_048, metadata={"least": 1})
     executor_grace_s: float = field(default=30.0, metadata={"least": 0, "most": 3_600})
+    max_connection_age_s: int = field(default=0, metadata={"least": 0})
     executor_token: str = field(default="", metadata={"secret": True})
     decision_address: str = field(default="127.0.0.1:50051", metadata=ADDRESS)
     credential_timeout_s: float = field(default=5.0, metadata={"least": 0.05, "most": 60})

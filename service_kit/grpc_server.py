@@ -48,7 +48,8 @@ async def start_server(
 
     ``services`` are the full names that health and reflection tell of. A servicer's method may be async, or plain: a
     plain one runs on the loop and must not block. A method refuses a call by raising ServiceError.
-    ``max_connection_age_s`` makes clients reconnect, so that they find new replicas (streams get another 300 s).
+    ``max_connection_age_s`` makes clients reconnect, so that they find new replicas (open streams
+    get another hour).
     """
     server = grpc.aio.server(options=_options(max_message_bytes, max_connection_age_s))
     register(cast(grpc.aio.Server, _ObservedRegistration(server)))
@@ -104,6 +105,6 @@ def _options(max_message_bytes: int, max_connection_age_s: float | None) -> list
     if max_connection_age_s is not None:
         options += [
             ("grpc.max_connection_age_ms", round(1000 * max_connection_age_s)),
-            ("grpc.max_connection_age_grace_ms", 300_000),
+            ("grpc.max_connection_age_grace_ms", 3_600_000),
         ]
     return options

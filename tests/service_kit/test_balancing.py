@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2
 
-from service_kit import addresses, grpc_observed
+from service_kit import addresses
 from service_kit.grpc_client import Balancing, open_channel
 from service_kit.grpc_server import GrpcServer, start_server
 from service_kit.settings import SettingsError
@@ -33,14 +33,13 @@ class Named:
     async def who(self, _request: bytes, _context: Any) -> bytes:
         return self.name.encode()
 
-    @grpc_observed.silent_until_first_message
-    async def slow(self, request: bytes, _context: Any) -> AsyncIterator[bytes]:
+    async def slow(self, request: bytes, context: Any) -> None:
         """With b"speak" it says something before it waits."""
         self.asked += 1
         if request == b"speak":
-            yield b"..."
+            await context.write(b"...")
         await self.goes_on.wait()
-        yield self.name.encode()
+        await context.write(self.name.encode())
 
     def register(self, server: grpc.aio.Server) -> None:
         who: Any = grpc.unary_unary_rpc_method_handler(self.who)
