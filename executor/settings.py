@@ -11,8 +11,10 @@ from service_kit.log import LEVELS
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Times in seconds, sizes in MiB. ``max_connection_age_s`` makes edges reconnect, and find new executors; 0: never.
-    Unset TLS files: plain text, for one machine or behind a mesh."""
+    """Times in seconds, sizes in MiB. Unset TLS files: plain text, for one machine or behind a mesh.
+
+    ``max_connection_age_s`` makes edges reconnect, so that they find new executors; 0: never.
+    """
 
     executor_bind: str = "127.0.0.1:50052"
     executor_metrics_host: str = "127.0.0.1"

@@ -48,8 +48,7 @@ async def start_server(
 
     ``services`` are the full names that health and reflection tell of. A servicer's method may be async, or plain: a
     plain one runs on the loop and must not block. A method refuses a call by raising ServiceError.
-    ``max_connection_age_s`` makes clients reconnect, so that they find new replicas (open streams
-    get another hour).
+    ``max_connection_age_s`` makes clients reconnect, so that they find new replicas (open streams get another hour).
     """
     server = grpc.aio.server(options=_options(max_message_bytes, max_connection_age_s))
     register(cast(grpc.aio.Server, _ObservedRegistration(server)))

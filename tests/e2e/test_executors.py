@@ -15,7 +15,8 @@ from service_kit.grpc_client import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS
 from tests.decision_service.process import Service
 from tests.e2e.load import Load, kept_outcomes, shooting
 from tests.e2e.open_streams import DIALECTS, OpenStream, Tap, open_stream
-from tests.e2e.stack import Stack, running, until
+from tests.e2e.stack import Stack, good, running, until
+from tests.executor.upstream import Connection, Received
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 EXECUTE = "omniroute.executor.v1.ExecutorService/Execute"
@@ -56,6 +57,12 @@ async def no_lease(stack: Stack) -> bool:
     return not await stack.client.states("lease")
 
 
+async def pensive(received: Received, connection: Connection) -> None:
+    """Good after a while, so that there is always a call under way."""
+    await asyncio.sleep(0.3)
+    await good(received, connection)
+
+
 def all_served(load: Load) -> None:
     assert Counter(shot.status for shot in load.shots) == {200: len(load.shots)}
     assert all(shot.whole for shot in load.shots)
@@ -68,15 +75,16 @@ async def test_executions_go_to_each_in_turn(stack: Stack) -> None:
 
 @pytest.mark.parametrize("rate", [20.0, pytest.param(50.0, marks=[pytest.mark.full, pytest.mark.timeout(180)])])
 async def test_a_killed_executor_breaks_its_open_streams_alone(stack: Stack, rate: float) -> None:
+    """Calls that were under way and not answered are carried out by the other, too."""
     tap, ant = Tap(), await stack.provider("ant")
-    slow = await stack.provider("tap", tap)
+    slow, cow = await stack.provider("tap", tap), await stack.provider("cow", pensive)
     await until(lambda: balanced(stack, ant.model))
     dying = stack.executors[0]
     async with AsyncExitStack() as opened:
         streams = [await opened.enter_async_context(open_stream(stack, each, slow.model)) for each in STREAMS]
         lost = round(await stack.figure(dying, "omniroute_executor_in_flight"))
         assert 0 < lost < len(streams), "each executor has some of them"
-        async with shooting(stack, ant.model, rate=rate) as load:
+        async with shooting(stack, ant.model, cow.model, rate=rate) as load:
             await asyncio.sleep(1.0)
             await dying.kill()
             broken = await ended(streams, lost, 5.0)
