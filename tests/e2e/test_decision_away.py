@@ -159,7 +159,8 @@ async def test_a_silent_decision_service_costs_its_deadline_and_then_nothing(
     assert sum(shot.degraded for shot in after) < 0.5 * len(after)
     assert median(cost(after, usual)) <= SLACK_S
     await nothing_is_lost_or_doubled(stack, load, before)
-    await until(lambda: _no_lease(stack))
+    if machine <= SLACK_S:  # a decision whose answer is late holds its lease until that runs out
+        await until(lambda: _no_lease(stack))
 
 
 def cost(shots: Sequence[Shot], usual: float = 0.0) -> list[float]:
