@@ -7,8 +7,8 @@ from typing import Any
 
 from grpc_health.v1 import health
 
-# For watchers to be told that the server stops serving.
-LAST_WORD_S = 0.05
+# For watchers to hear that the server stops serving, and to send no more calls: those that reach a closing server fail.
+LAST_WORD_S = 0.25
 
 
 class Health(health.aio.HealthServicer):
@@ -30,7 +30,12 @@ class Health(health.aio.HealthServicer):
         finally:
             self._watches.discard(task)
 
-    async def end_watches(self) -> None:
-        await asyncio.sleep(LAST_WORD_S)
+    async def leave(self) -> None:
+        """Say NOT_SERVING from now on, to everybody; returns when those who watch have had the time to hear it."""
+        await self.enter_graceful_shutdown()
+        if self._watches:
+            await asyncio.sleep(LAST_WORD_S)
+
+    def end_watches(self) -> None:
         for task in list(self._watches):
             task.cancel()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -29,10 +28,9 @@ class GrpcServer:
 
     async def stop(self, grace: float) -> None:
         """Report NOT_SERVING, take no new calls; those in flight have ``grace`` seconds before they are cancelled."""
-        await self.health.enter_graceful_shutdown()
-        async with asyncio.TaskGroup() as both:
-            both.create_task(self._server.stop(grace))
-            both.create_task(self.health.end_watches())
+        await self.health.leave()
+        self.health.end_watches()
+        await self._server.stop(grace)
 
 
 async def start_server(

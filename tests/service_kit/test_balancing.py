@@ -84,10 +84,12 @@ async def pair(balancing: Balancing = Balancing.SPREAD) -> AsyncIterator[Pair]:
     named = [Named("a"), Named("b")]
     servers = [await start_server("127.0.0.1:0", each.register, [NAME]) for each in named]
     address = ", ".join(f"127.0.0.1:{server.port}" for server in servers)
-    async with open_channel(address, balancing=balancing, again=(NAME,)) as channel:
-        yield Pair(servers, named, channel)
-    for server in servers:
-        await server.stop(0)
+    try:
+        async with open_channel(address, balancing=balancing, again=(NAME,)) as channel:
+            yield Pair(servers, named, channel)
+    finally:
+        for server in servers:
+            await server.stop(0)
 
 
 def half(tally: Counter[str]) -> bool:
