@@ -38,11 +38,11 @@ KINDS = ("breaker", "cooldown", "lockout", "exclusion")
 @pytest.fixture
 async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
     """One of the test's own, in which calls queue for a provider, and idle connections do not live long."""
-    limits = {
-        "OMNIROUTE_UPSTREAM_CALLS_PER_HOST": str(CALLS_PER_HOST),
-        "OMNIROUTE_UPSTREAM_KEEPALIVE_S": str(KEPT_IDLE_S),
-    }
-    async with running(tmp_path, **limits) as stack:
+    async with running(
+        tmp_path,
+        OMNIROUTE_UPSTREAM_CALLS_PER_HOST=str(CALLS_PER_HOST),
+        OMNIROUTE_UPSTREAM_KEEPALIVE_S=str(KEPT_IDLE_S),
+    ) as stack:
         yield stack
 
 

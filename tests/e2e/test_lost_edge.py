@@ -110,7 +110,9 @@ async def test_what_a_lost_edge_held_comes_back_by_itself(stack: Stack) -> None:
     assert took_s <= LEASE_S + 2
     assert not [lease for lease in (await stack.client.states("lease")).values() if slow.name in lease.reason]
     assert await stack.figure(stack.decision, "omniroute_abandoned_total") == abandoned + count
-    assert (await other.chat(ant.model, **big)).status == 200, "nothing was spent"
+    served = await other.chat(ant.model, **big)
+    assert served.status == 200, "nothing was spent"
+    await stack.settled(served.decision_id)
     breaker = (await stack.client.states("breaker"))[slow.name]
     assert (breaker.state, breaker.count) == ("CLOSED", 0), "an abandoned decision says nothing of its target"
     tap.opened.set()
