@@ -8,7 +8,7 @@ import math
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field, replace
 
 import aiohttp
@@ -65,8 +65,9 @@ class Load:
 
     async def _probe(self, http: aiohttp.ClientSession) -> float:
         began = asyncio.get_running_loop().time()
-        async with http.get(f"{self.stack.url}/healthz") as response:
-            await response.read()
+        with suppress(aiohttp.ClientError):
+            async with http.get(f"{self.stack.url}/healthz") as response:
+                await response.read()
         return asyncio.get_running_loop().time() - began
 
     async def _shoot(self, http: aiohttp.ClientSession, number: int) -> Shot:

@@ -59,8 +59,9 @@ async def test_a_lost_edge_loses_no_acknowledged_report(stack: Stack) -> None:
         accepted = await stack.figure(dying.edge, "omniroute_edge_reported_total", result="accepted")
         await dying.edge.kill()
         await until(lambda: _none_but_the_others(stack), CALLED_OFF_S)
+        await asyncio.sleep(0.5)
         cut.over.set()
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(0.5)
         await dying.edge.start()
     tap.opened.set()
     assert whole.shots
