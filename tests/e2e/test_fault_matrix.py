@@ -171,7 +171,7 @@ PLACES: Mapping[str, Place] = MappingProxyType(
 SHORT = frozenset({"500", "429", "401", "529", "closes before content", "content policy", "dies after content"})
 
 
-def test_no_place_of_the_executors_own_matrix_is_left_out() -> None:
+async def test_no_place_of_the_executors_own_matrix_is_left_out() -> None:
     assert PLACES.keys() == in_the_executor.PLACES.keys()
     assert {fault.outcome for fault in ALL_FAULTS.values()} == RESTS.keys()
 
@@ -184,7 +184,7 @@ def cases() -> Iterator[object]:
             yield pytest.param(name, streamed, marks=marks, id=f"{name}, {'stream' if streamed else 'plain'}")
 
 
-@pytest.mark.parametrize(("name", "streamed"), cases())
+@pytest.mark.parametrize(("name", "streamed"), list(cases()))
 async def test_a_fault_is_the_same_at_every_place(house: House, name: str, streamed: bool) -> None:
     fault = ALL_FAULTS[name]
     struck = {at: place for at, place in PLACES.items() if strikes(fault, at, place, streamed)}

@@ -162,7 +162,7 @@ def every_cut() -> Iterator[object]:
             yield pytest.param(dialect, name, client, marks=marks, id=f"{dialect}, {name}, {client.value}")
 
 
-@pytest.mark.parametrize(("dialect", "name", "client"), every_cut())
+@pytest.mark.parametrize(("dialect", "name", "client"), list(every_cut()))
 def test_a_cut_at_any_byte_changes_nothing(dialect: str, name: str, client: ClientDialect) -> None:
     data, call = RECORDED[dialect][name], call_of(client)
     expected = whole(client, dialect, name).data
