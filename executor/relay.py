@@ -9,6 +9,7 @@ from types import MappingProxyType
 from executor.clients.port import StreamWriter
 from executor.dialects.frames import Frame, FrameReader, NoAnswer
 from executor.model import Failure, OutcomeClass, Usage
+from executor.refrain import Refrain
 from executor.sse import Event, EventParser, EventTooLarge
 
 
@@ -60,6 +61,7 @@ class Relay:
         self._reader = reader
         self._writer = writer
         self._parser = EventParser(max_event_bytes)
+        self._refrain = Refrain()
         self._max_held = max_event_bytes
         self._held: list[bytes] = []
         self._held_bytes = 0
@@ -80,6 +82,22 @@ class Relay:
 
     def feed(self, data: bytes) -> bytes:
         """The client's bytes that these bring; empty while the stream is held."""
+        if self.state is not State.COMMITTED:
+            return self._parsed(data)
+        out, data = self._up_to_rest(data)
+        if self.state is State.COMMITTED and self._parser.at_rest:
+            size, count, characters = self._refrain.run(data)
+            self._parser.passed_by(count)
+            self.characters += characters
+            out, data = out + data[:size], data[size:]
+        return out + self._parsed(data) if data else out
+
+    def _up_to_rest(self, data: bytes) -> tuple[bytes, bytes]:
+        """What the end of an event that has begun brings, and the bytes behind it."""
+        rest = 0 if self._parser.at_rest else data.find(b"\n\n") + len(b"\n\n")
+        return (self._parsed(data[:rest]), data[rest:]) if rest > 1 else (b"", data)
+
+    def _parsed(self, data: bytes) -> bytes:
         try:
             events = self._parser.feed(data)
         except EventTooLarge as error:
@@ -128,6 +146,8 @@ class Relay:
         self.finish_reason = frame.finish_reason or self.finish_reason
         self.characters += frame.characters
         data = self._writer.event(event, frame)
+        if frame.data and frame.content and self._writer.passes_data:
+            self._refrain.learn(frame.data, frame.chunk or {})
         if frame.content and self.state is State.HOLDING:
             return self._commit() + data
         return data if self.state is State.COMMITTED else self._hold(data)

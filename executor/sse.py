@@ -48,6 +48,15 @@ class EventParser:
         self._keep(rest)
         return events
 
+    @property
+    def at_rest(self) -> bool:
+        """Nothing of an event has come yet: what follows begins one."""
+        return not (self._at_start or self._partial or self._data or self._name or self._skip_lf)
+
+    def passed_by(self, count: int) -> None:
+        """So many whole events did not come through here."""
+        self.blocks += count
+
     def close(self) -> list[Event]:
         """The last event, if the stream ended without a blank line after it."""
         rest = b"".join(self._partial)

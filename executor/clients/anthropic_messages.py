@@ -64,6 +64,8 @@ class AnthropicMessages:
 class OwnWriter:
     """See ``StreamWriter``. The upstream's events pass as they are; what is no event of this dialect does not."""
 
+    passes_data = False
+
     def event(self, event: Event, frame: Frame) -> bytes:
         name = event.name or _type_of(event.data)
         if not name or not event.data.lstrip().startswith(b"{"):
@@ -79,6 +81,8 @@ class OwnWriter:
 
 class MessageWriter:
     """See ``StreamWriter``."""
+
+    passes_data = False
 
     def __init__(self, call: Call) -> None:
         self._call = call

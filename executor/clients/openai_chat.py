@@ -37,6 +37,8 @@ class OpenAIChat:
 class ChatWriter:
     """See ``StreamWriter``."""
 
+    passes_data = True
+
     def __init__(self, wants_usage: bool) -> None:
         self._wants_usage = wants_usage
         self._identity: dict[str, Any] = {"id": "chat", "object": chat.CHUNK, "created": 0, "model": ""}

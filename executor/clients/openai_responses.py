@@ -64,6 +64,8 @@ class OpenAIResponses:
 class ResponseWriter:
     """See ``StreamWriter``. Events are numbered from 0."""
 
+    passes_data = False
+
     def __init__(self, call: Call) -> None:
         self._call = call
         self._told: _Response | None = None

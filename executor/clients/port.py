@@ -12,7 +12,14 @@ from executor.sse import Event
 
 
 class StreamWriter(Protocol):
-    """Writes one stream; it has a memory of what it wrote. It is told every event in order, held ones too."""
+    """Writes one stream; it has a memory of what it wrote.
+
+    It is told every event in order, held ones too, but for those that pass with only another text than the one before.
+    """
+
+    @property
+    def passes_data(self) -> bool:
+        """A frame's ``data``, where it has some, goes out as it is, as an event of one data line."""
 
     def event(self, event: Event, frame: Frame) -> bytes:
         """What the client gets of an upstream's event, read as ``frame``: whole events, or nothing."""

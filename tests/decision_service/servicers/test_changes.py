@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -69,7 +70,7 @@ async def test_a_connection_keeps_its_cooldown_over_a_change_of_others(service: 
 @pytest.mark.full
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 async def test_a_change_by_another_process_is_seen_soon(tmp_path: Path, database_url: str) -> None:
-    shared = {"database_url": database_url, "secret_key": "the one that both were given"}
+    shared: dict[str, Any] = {"database_url": database_url, "secret_key": "the one that both were given"}
     async with serving(tmp_path / "one", **shared) as one, serving(tmp_path / "other", **shared) as other:
         model = await one.add_target("ant")
         async with asyncio.timeout(SOON_S):
