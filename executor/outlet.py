@@ -9,35 +9,31 @@ import grpc.aio
 from executor import wire
 from executor.model import Event, is_followed
 from omniroute.executor.v1.executor_pb2 import ExecuteRequest, ExecuteResponse
-from service_kit.errors import Reason, ServiceError
 
 Context = grpc.aio.ServicerContext[ExecuteRequest, ExecuteResponse]
 
 
 class Outlet:
-    """Sends the events of one execution, also those of calls that run at once. ``until`` is on the loop's clock.
+    """Sends the events of one execution, also those of calls that run at once.
 
     For a caller that reads ``batches``, an event which another follows at once waits for that one.
     """
 
-    def __init__(self, context: Context, decision_id: str, until: float, *, batches: bool) -> None:
+    def __init__(self, context: Context, decision_id: str, *, batches: bool) -> None:
         self._context = context
         self._decision_id = decision_id
-        self._until = until
         self._batches = batches
         self._turn = asyncio.Lock()
         self._waiting: list[ExecuteResponse] = []
 
     async def send(self, event: Event) -> None:
-        """Raises ServiceError UNAVAILABLE when the caller does not read, CancelledError when it has left."""
+        """Waits while the caller does not read. Raises CancelledError when it has left."""
         self._waiting.append(wire.event_out(event, self._decision_id))
         if self._batches and is_followed(event):
             return
         try:
-            async with asyncio.timeout_at(self._until), self._turn:
+            async with self._turn:
                 await self._write()
-        except TimeoutError as error:
-            raise ServiceError(Reason.UNAVAILABLE, "the caller takes no more events") from error
         except grpc.aio.BaseError as error:
             # The client left in this moment; the cancellation that says so is on its way.
             raise asyncio.CancelledError from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import lru_cache
 from types import MappingProxyType
 from typing import overload
@@ -25,7 +25,7 @@ PANELS = frozenset({Shape.FUSION, Shape.FANOUT})
 def plan_in(plan: decision_pb2.Plan) -> Plan:
     """Raises ServiceError INVALID_FIELD naming the field."""
     read = _plan_in(plan, "plan", _rules_in(plan, RetryRules()), depth=0)
-    ids = list(_ids(plan))
+    ids = _ids(plan)
     if len(ids) > MAX_TARGETS:
         raise invalid("plan.targets", f"{len(ids)} targets in all", f"1 to {MAX_TARGETS}")
     if len(set(ids)) < len(ids):
@@ -217,11 +217,14 @@ def _hand_off_in(plan: decision_pb2.Plan, field: str) -> HandOff | None:
     return HandOff(given.summary, given.summarize, _target_in(given.summarizer))
 
 
-def _ids(plan: decision_pb2.Plan) -> Iterator[str]:
-    judge = (plan.judge,) if plan.HasField("judge") else ()
-    for target in (*plan.targets, *judge, *(step.target for step in plan.steps)):
+def _ids(plan: decision_pb2.Plan) -> list[str]:
+    ids: list[str] = []
+    judge = [plan.judge] if plan.HasField("judge") else []
+    for target in [*plan.targets, *judge, *[step.target for step in plan.steps]]:
         if target.HasField("nested"):
-            yield from _ids(target.nested)
-        else:
-            yield target.target_id
-            yield from (fallback.target_id for fallback in target.fallbacks)
+            ids += _ids(target.nested)
+            continue
+        ids.append(target.target_id)
+        if target.fallbacks:
+            ids += [fallback.target_id for fallback in target.fallbacks]
+    return ids

@@ -11,42 +11,47 @@ from collections.abc import Mapping
 from typing import Any
 
 # No quote ends it and no backslash begins anything: within a JSON string it can be nothing but itself.
-PLAIN = re.compile(rb"[ !#-\[\]-~]*")
+PLAIN = re.compile(rb"[ !#-\[\]-~\x80-\xff]*")
 DATA, END = b"data: ", b"\n\n"
 # Some upstreams put something new into each event, and then there is nothing to learn.
 MOST_LESSONS = 8
 
 
 class Refrain:
-    """``learn`` from an event that went on as it came; ``run`` tells how far others repeat it."""
+    """``learn`` from each event that was read; ``run`` tells how far others repeat the last one."""
 
     def __init__(self) -> None:
-        self._before = self._after = b""
+        self._around: tuple[bytes, bytes] | None = None  # of the last event that was read, if that was text alone
+        self._learnt: tuple[bytes, bytes] | None = None
         self._lessons = 0
 
     def learn(self, data: bytes, chunk: Mapping[str, Any]) -> None:
-        """``data`` is the event's JSON and ``chunk`` what it says."""
-        text = _only_text(chunk)
-        if not text or self._lessons == MOST_LESSONS:
+        """``data`` is the event's JSON if it went on as it came, else empty; ``chunk`` what it says."""
+        self._around = None
+        text = _only_text(chunk).encode() if data and self._lessons < MOST_LESSONS else b""
+        before, found, after = data.partition(b'"content":"%s"' % text)
+        if not (text and found and PLAIN.fullmatch(text)) or b"\n" in data:
             return
-        self._lessons += 1
-        before, found, after = data.partition(b'"content":"%s"' % text.encode())
-        if found and PLAIN.fullmatch(text.encode()) and b"\n" not in data:
-            self._before = DATA + before + b'"content":"'
-            self._after = b'"' + after
+        around = (DATA + before + b'"content":"', b'"' + after)
+        if around != self._learnt:
+            self._learnt, self._lessons = around, self._lessons + 1
+        self._around = around
 
     def run(self, data: bytes) -> tuple[int, int, int]:
         """How many bytes of whole events at the front of ``data`` repeat it; their number, and characters of text."""
-        before, after = self._before, self._after
-        if not before or not data.startswith(before):
+        if self._around is None or not data.startswith(self._around[0]):
             return 0, 0, 0
-        around, size, count, characters = len(before) + len(after), 0, 0, 0
+        before, after = self._around
+        size, count, characters = 0, 0, 0
         for block in data.split(END)[:-1]:
-            end = len(block) - len(after)
-            if not (block.startswith(before) and block.endswith(after) and PLAIN.fullmatch(block, len(before), end)):
+            start, end = len(before), len(block) - len(after)
+            if not (block.startswith(before) and block.endswith(after) and PLAIN.fullmatch(block, start, end)):
+                break
+            try:
+                characters += end - start if block.isascii() else len(block[start:end].decode())
+            except UnicodeDecodeError:
                 break
             size += len(block) + len(END)
-            characters += len(block) - around
             count += 1
         return size, count, characters
 

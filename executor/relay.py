@@ -42,6 +42,8 @@ NEXT: Mapping[tuple[State, Signal], State] = MappingProxyType(
     }
 )
 OPEN = frozenset({State.HOLDING, State.COMMITTED})
+# Events of one read that are read by themselves, each in the hope that those behind it need not be.
+MOST_SINGLE = 4
 COMMITTED = frozenset({State.COMMITTED, State.SERVED, State.INTERRUPTED})
 
 
@@ -62,6 +64,7 @@ class Relay:
         self._writer = writer
         self._parser = EventParser(max_event_bytes)
         self._refrain = Refrain()
+        self._most_single = MOST_SINGLE if writer.passes_data else 0
         self._max_held = max_event_bytes
         self._held: list[bytes] = []
         self._held_bytes = 0
@@ -82,20 +85,18 @@ class Relay:
 
     def feed(self, data: bytes) -> bytes:
         """The client's bytes that these bring; empty while the stream is held."""
-        if self.state is not State.COMMITTED:
-            return self._parsed(data)
-        out, data = self._up_to_rest(data)
-        if self.state is State.COMMITTED and self._parser.at_rest:
-            size, count, characters = self._refrain.run(data)
-            self._parser.passed_by(count)
-            self.characters += characters
-            out, data = out + data[:size], data[size:]
-        return out + self._parsed(data) if data else out
-
-    def _up_to_rest(self, data: bytes) -> tuple[bytes, bytes]:
-        """What the end of an event that has begun brings, and the bytes behind it."""
-        rest = 0 if self._parser.at_rest else data.find(b"\n\n") + len(b"\n\n")
-        return (self._parsed(data[:rest]), data[rest:]) if rest > 1 else (b"", data)
+        out = b""
+        for _ in range(self._most_single):
+            if self.state is State.COMMITTED and self._parser.at_rest:
+                size, count, characters = self._refrain.run(data)
+                self._parser.passed_by(count)
+                self.characters += characters
+                out, data = out + data[:size], data[size:]
+            end = data.find(b"\n\n") + len(b"\n\n")
+            if end < len(b"\n\n") or not self.is_open:
+                break
+            out, data = out + self._parsed(data[:end]), data[end:]
+        return out + self._parsed(data) if data and self.is_open else out
 
     def _parsed(self, data: bytes) -> bytes:
         try:
@@ -146,8 +147,8 @@ class Relay:
         self.finish_reason = frame.finish_reason or self.finish_reason
         self.characters += frame.characters
         data = self._writer.event(event, frame)
-        if frame.data and frame.content and self._writer.passes_data:
-            self._refrain.learn(frame.data, frame.chunk or {})
+        if self._writer.passes_data and frame.chunk is not None:
+            self._refrain.learn(frame.data, frame.chunk)
         if frame.content and self.state is State.HOLDING:
             return self._commit() + data
         return data if self.state is State.COMMITTED else self._hold(data)

@@ -48,12 +48,15 @@ class ExecutorServicer(executor_pb2_grpc.ExecutorServiceServicer):
         call = wire.call_in(request, identity.traceparent, identity.request_id, self._means.wall())
         _check(call, plan)
         deadline = _deadline(request.deadline_ms, context.time_remaining())
-        sink = Outlet(context, call.decision_id, deadline + LAST_WRITES_S, batches=request.batches).send
+        sink = Outlet(context, call.decision_id, batches=request.batches).send
         run = Run(self._means, call, deadline, sink, shapes.carry)
         told = {"decision_id": call.decision_id, "shape": plan.shape.value}
         with self._admitted():
             try:
-                await execute(run, plan)
+                async with asyncio.timeout_at(deadline + LAST_WRITES_S):
+                    await execute(run, plan)
+            except TimeoutError as error:
+                raise ServiceError(Reason.UNAVAILABLE, "the caller takes no more events") from error
             except asyncio.CancelledError:
                 log.info("client hung up", **told, status=499, ended_attempts=len(run.tally.ended))
                 raise

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
+import time
 from pathlib import Path
 
+import grpc
 import pytest
 
 from tests.executor.conftest import House, target
@@ -41,3 +44,30 @@ async def test_a_long_stream_is_relayed_in_constant_memory(house: House, size_mi
             most = max(most, resident_bytes())
     assert received > size_mib * MIB * 0.99
     assert most - before < 48 * MIB
+
+
+async def test_a_caller_who_reads_nothing_is_given_up_after_the_deadline(house: House) -> None:
+    piece, sent = event(delta("x" * 60_000)), 0
+
+    async def endless(_received: Received, connection: Connection) -> None:
+        nonlocal sent
+        await connection.send(head(200, {"content-type": "text/event-stream"}))
+        while not connection.gone.is_set():
+            await connection.send(piece)
+            sent += 1
+
+    upstream = await house.upstream(endless)
+    started = time.monotonic()
+    call = house.call([target(upstream)], body={"stream": True}, deadline_ms=300, timeout=20)
+    async with asyncio.timeout(8):
+        while not upstream.connections:
+            await asyncio.sleep(0.01)
+        await upstream.connections[0].gone.wait()
+    held = sent
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        async for _ in call:
+            pass
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert "takes no more events" in str(error.value.details())
+    assert time.monotonic() - started < 8
+    assert held * len(piece) < 64 * MIB, "the upstream was held back meanwhile"
