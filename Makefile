@@ -66,9 +66,9 @@ run: $(RUN_READY) ## start the three services; Ctrl-C stops them
 test: $(DEV_READY) $(CLIENTS_READY) ## the suite of CI
 	@$(BIN)/python -m pytest -m "not full" -n 2 --dist loadfile -q
 
-test-full: $(DEV_READY) $(CLIENTS_READY) ## the long tests too
+test-full: test ## the long tests too, one after the other
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --group full
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -m full -q
 
 clients-full: $(AGENTS_READY) ## Codex, opencode and aider through the gateway; needs npm
 	@$(BIN)/python -m pytest -q tests/clients/test_agents.py
