@@ -67,6 +67,7 @@ def request_in(request: pb.DecideRequest) -> model.Request:
         session_explicit=request.session_explicit,
         operation=OPERATIONS[f.operation],
         input_tokens=f.input_tokens,
+        least_input_tokens=f.least_input_tokens if f.HasField("least_input_tokens") else None,
         max_output_tokens=f.max_output_tokens if f.HasField("max_output_tokens") else None,
         stream=f.stream,
         tool_count=f.tool_count,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import orjson
 
-from edge_gateway import turns
+from edge_gateway import tokens, turns
 from edge_gateway.dialects.asked import Asked
 from edge_gateway.turns import Turn
 from omniroute.decision.v1 import decision_pb2
@@ -25,9 +25,11 @@ def of(
     conversation = turns.read(asked.messages)
     last = turns.last_user(conversation)
     user_text = conversation[last].text if last >= 0 else ""
+    estimated = input_tokens(asked, conversation)
     return decision_pb2.RequestFeatures(
         operation=operation,
-        input_tokens=input_tokens(asked, conversation),
+        input_tokens=estimated,
+        least_input_tokens=tokens.at_least(estimated),
         max_output_tokens=asked.output_limit,
         stream=asked.stream,
         tool_count=len(asked.tools),

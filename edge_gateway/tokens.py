@@ -15,6 +15,9 @@ PER_MESSAGE = 4
 PER_MEDIA_PART = 765
 
 ASCII_CHARACTERS_PER_TOKEN = 4.0
+# Prose of long common words has up to six characters in a token, some vocabularies know more words than others, and
+# indentation may be one token whatever its length.
+LEAST = 0.5
 # Beyond ASCII a character costs more the longer its UTF-8 form: 2 bytes 0.22 tokens, 3 bytes 0.72, 4 bytes 1.22.
 PER_WIDE_BYTE, PER_WIDE_CHARACTER = 0.5, -0.78
 
@@ -27,6 +30,11 @@ def of_text(text: str) -> int:
     wide = len(text) - narrow
     wide_bytes = len(text.encode("utf-8", "replace")) - narrow
     return math.ceil(narrow / ASCII_CHARACTERS_PER_TOKEN + wide_bytes * PER_WIDE_BYTE + wide * PER_WIDE_CHARACTER)
+
+
+def at_least(estimated: int) -> int:
+    """Tokens that what was so estimated has at the least."""
+    return int(LEAST * estimated)
 
 
 def of_json(value: Any) -> int:

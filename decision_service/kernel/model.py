@@ -314,6 +314,7 @@ class Request:
     session_explicit: bool = False
     operation: Operation = Operation.CHAT
     input_tokens: int = 0
+    least_input_tokens: int | None = None
     max_output_tokens: int | None = None
     stream: bool = False
     tool_count: int = 0

@@ -100,8 +100,10 @@ def needs_of(request: Request, floor: int) -> Needs:
     if request.needs_audio:
         positive.add("audio")
     tolerant.add("embeddings" if request.operation is Operation.EMBEDDINGS else "chat")
-    output = request.max_output_tokens or 0
-    return Needs(frozenset(positive), frozenset(tolerant), request.input_tokens + output, output, floor)
+    output, least = request.max_output_tokens or 0, request.input_tokens
+    if request.least_input_tokens is not None:
+        least = min(least, request.least_input_tokens)
+    return Needs(frozenset(positive), frozenset(tolerant), least + output, output, floor)
 
 
 def incapable(member: Member, needs: Needs) -> Rejection | None:

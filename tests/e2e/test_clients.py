@@ -10,6 +10,7 @@ import pytest
 
 from omniroute.decision.v1 import decision_pb2
 from tests.e2e.stack import Stack
+from tests.executor.upstream import answer, error_body
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MESSAGES: Any = [{"role": "user", "content": "Say hello"}]
@@ -88,6 +89,18 @@ async def test_auto_finds_somebody(stack: Stack) -> None:
     for model in ("auto", "auto/fast", "auto/coding:cheap", "auto/best-chat"):
         completion = await stack.openai().chat.completions.create(model=model, messages=MESSAGES)
         assert completion.choices[0].message.content == "Hello"
+
+
+async def test_an_estimate_that_may_be_too_high_takes_no_model_from_the_request(stack: Stack) -> None:
+    """By the estimate it does not fit, by its lower bound it may: the first model is asked, and knows."""
+    full = error_body("This model's maximum context length is 600 tokens.", code="context_length_exceeded")
+    small, large = await stack.provider("small", answer(400, full), context_window=600), await stack.provider("large")
+    combo = await stack.combo(small, large)
+    messages: Any = [{"role": "user", "content": "Please mend it. " * 160}]
+    raw = await stack.openai().chat.completions.with_raw_response.create(model=combo, messages=messages)
+    assert raw.headers["x-omniroute-provider"] == large.name
+    classes = await stack.settled(raw.headers["x-omniroute-decision-id"])
+    assert classes == ["CONTEXT_TOO_LONG", "SUCCESS"]
 
 
 async def test_refusals_are_the_errors_that_the_client_knows(stack: Stack) -> None:

@@ -171,6 +171,9 @@ def test_session() -> None:
 )
 def test_token_estimates(text: str, real: int) -> None:
     assert 0.65 * real <= tokens.of_text(text) <= 1.35 * real
+    found = of({"role": "user", "content": text})
+    assert found.least_input_tokens <= real <= 2 * found.input_tokens
+    assert found.least_input_tokens >= 0.3 * real
 
 
 JSON = st.recursive(

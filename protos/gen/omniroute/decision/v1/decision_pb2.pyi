@@ -219,6 +219,7 @@ class RequestFeatures(_message.Message):
     LAST_USER_TEXT_FIELD_NUMBER: _builtins.int
     PROMPT_CACHE_KEY_FIELD_NUMBER: _builtins.int
     PROMPT_PREFIX_HASH_FIELD_NUMBER: _builtins.int
+    LEAST_INPUT_TOKENS_FIELD_NUMBER: _builtins.int
     operation: Global___Operation.ValueType
     """Kind of call. Unset: chat."""
     input_tokens: _builtins.int
@@ -265,6 +266,10 @@ class RequestFeatures(_message.Message):
     """The body's prompt_cache_key. Unset: prompt_prefix_hash is used."""
     prompt_prefix_hash: _builtins.str
     """Hash of the stable prefix (system, tools, early turns). Unset: the request has no stable prefix."""
+    least_input_tokens: _builtins.int
+    """Input tokens that the request surely has: only a window too small for these drops a candidate, the estimate orders.
+    Unset, or above input_tokens: input_tokens.
+    """
     def __init__(
         self,
         *,
@@ -289,15 +294,20 @@ class RequestFeatures(_message.Message):
         last_user_text: _builtins.str = ...,
         prompt_cache_key: _builtins.str = ...,
         prompt_prefix_hash: _builtins.str = ...,
+        least_input_tokens: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_output_tokens", b"_max_output_tokens", "_specificity", b"_specificity", "max_output_tokens", b"max_output_tokens", "specificity", b"specificity"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_least_input_tokens", b"_least_input_tokens", "_max_output_tokens", b"_max_output_tokens", "_specificity", b"_specificity", "least_input_tokens", b"least_input_tokens", "max_output_tokens", b"max_output_tokens", "specificity", b"specificity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_output_tokens", b"_max_output_tokens", "_specificity", b"_specificity", "context_tokens_to_last_user", b"context_tokens_to_last_user", "has_reasoning_params", b"has_reasoning_params", "has_tools", b"has_tools", "input_tokens", b"input_tokens", "is_tool_continuation", b"is_tool_continuation", "last_user_chars", b"last_user_chars", "last_user_text", b"last_user_text", "max_output_tokens", b"max_output_tokens", "needs_audio", b"needs_audio", "needs_structured_output", b"needs_structured_output", "needs_vision", b"needs_vision", "operation", b"operation", "prompt_cache_key", b"prompt_cache_key", "prompt_prefix_hash", b"prompt_prefix_hash", "specificity", b"specificity", "stream", b"stream", "task_type", b"task_type", "tool_choice_none", b"tool_choice_none", "tool_count", b"tool_count", "tool_results_before_last_user", b"tool_results_before_last_user", "tool_rounds", b"tool_rounds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_least_input_tokens", b"_least_input_tokens", "_max_output_tokens", b"_max_output_tokens", "_specificity", b"_specificity", "context_tokens_to_last_user", b"context_tokens_to_last_user", "has_reasoning_params", b"has_reasoning_params", "has_tools", b"has_tools", "input_tokens", b"input_tokens", "is_tool_continuation", b"is_tool_continuation", "last_user_chars", b"last_user_chars", "last_user_text", b"last_user_text", "least_input_tokens", b"least_input_tokens", "max_output_tokens", b"max_output_tokens", "needs_audio", b"needs_audio", "needs_structured_output", b"needs_structured_output", "needs_vision", b"needs_vision", "operation", b"operation", "prompt_cache_key", b"prompt_cache_key", "prompt_prefix_hash", b"prompt_prefix_hash", "specificity", b"specificity", "stream", b"stream", "task_type", b"task_type", "tool_choice_none", b"tool_choice_none", "tool_count", b"tool_count", "tool_results_before_last_user", b"tool_results_before_last_user", "tool_rounds", b"tool_rounds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__least_input_tokens: _TypeAlias = _typing.Literal["least_input_tokens"]  # noqa: Y015
+    _WhichOneofArgType__least_input_tokens: _TypeAlias = _typing.Literal["_least_input_tokens", b"_least_input_tokens"]  # noqa: Y015
     _WhichOneofReturnType__max_output_tokens: _TypeAlias = _typing.Literal["max_output_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_output_tokens: _TypeAlias = _typing.Literal["_max_output_tokens", b"_max_output_tokens"]  # noqa: Y015
     _WhichOneofReturnType__specificity: _TypeAlias = _typing.Literal["specificity"]  # noqa: Y015
     _WhichOneofArgType__specificity: _TypeAlias = _typing.Literal["_specificity", b"_specificity"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__least_input_tokens) -> _WhichOneofReturnType__least_input_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_output_tokens) -> _WhichOneofReturnType__max_output_tokens | None: ...
     @_typing.overload
