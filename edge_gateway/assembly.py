@@ -20,6 +20,7 @@ from edge_gateway.fallback import Decider
 from edge_gateway.front import Front
 from edge_gateway.http_protocol import bounded
 from edge_gateway.json_body import BodyLimits
+from edge_gateway.key_turns import KeyTurns
 from edge_gateway.patience import Patience
 from edge_gateway.probes import Probes
 from edge_gateway.report import OutcomeQueue
@@ -110,6 +111,7 @@ class Edge:
             gate,
             self._outcomes,
             limits,
+            KeyTurns(settings.edge_max_concurrent_per_key),
             settings.edge_request_timeout_ms / 1000,
             time.monotonic,
         )

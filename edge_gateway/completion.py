@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import grpc
@@ -18,6 +18,7 @@ from edge_gateway.exchange import Exchange
 from edge_gateway.fallback import Decider
 from edge_gateway.hangup import ends_at_hangup
 from edge_gateway.json_body import BodyLimits, Hangup
+from edge_gateway.key_turns import KeyTurns
 from edge_gateway.problems import Refused
 from edge_gateway.relay import Relay
 from edge_gateway.report import OutcomeQueue
@@ -41,6 +42,7 @@ class House:
     gate: Gate
     outcomes: OutcomeQueue
     body_limits: BodyLimits
+    turns: KeyTurns
     request_limit_s: float
     clock: Callable[[], float]
 
@@ -66,18 +68,24 @@ class Completions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         served = exchange.of_scope(scope)
-        ask = await self._read(scope, receive, served)
+        incoming = headers.incoming(scope)
+        began = self._house.clock()
+        caller = await self._house.gate.admit(incoming)
+        waited_s = self._house.clock() - began
+        with self._house.turns.taken(caller.api_key_id):
+            ask = await self._read(incoming, caller, waited_s, receive, served)
+            await self._serve(ask, receive, served)
+
+    async def _serve(self, ask: Ask, receive: Receive, served: Exchange) -> None:
         decided = await self._house.decider.decide(ask.request, ask.waited_s)
         decision = decided.response
         served.decision_id, served.degraded = decision.decision_id, decided.degraded
         served.headers += headers.of_decision(decision, ask.ignored, degraded=decided.degraded)
         await self._carry_out(ask, decision, receive, served)
 
-    async def _read(self, scope: Scope, receive: Receive, served: Exchange) -> Ask:
-        incoming = headers.incoming(scope)
-        began = self._house.clock()
-        caller = await self._house.gate.admit(incoming)
-        waited_s = self._house.clock() - began
+    async def _read(
+        self, incoming: Mapping[str, str], caller: Caller, waited_s: float, receive: Receive, served: Exchange
+    ) -> Ask:
         wanted = controls.read(incoming)
         raw = await json_body.read(receive, incoming, self._house.body_limits)
         body = json_body.parse(raw)

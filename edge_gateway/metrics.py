@@ -18,6 +18,9 @@ REQUEST_SECONDS = Histogram(
 )
 IN_FLIGHT = Gauge("omniroute_edge_in_flight", "Requests being served, probes left out.", registry=REGISTRY)
 REFUSED_BUSY = Counter("omniroute_edge_refused_busy", "Requests over the limit of concurrency.", registry=REGISTRY)
+REFUSED_BUSY_KEY = Counter(
+    "omniroute_edge_refused_busy_key", "Requests over the limit of concurrency of their API key.", registry=REGISTRY
+)
 HANGUPS = Counter("omniroute_edge_hangups", "Requests whose client closed the connection first.", registry=REGISTRY)
 DECIDE_SECONDS = Histogram(
     "omniroute_edge_decide_seconds",

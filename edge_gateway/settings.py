@@ -36,6 +36,7 @@ class Settings:
     edge_max_body_bytes: int = field(default=16 * 2**20, metadata={"least": 1, "most": 30 * 2**20})
     edge_max_head_bytes: int = field(default=64 * 2**10, metadata={"least": 1024})
     edge_max_concurrent: int = field(default=1024, metadata=POSITIVE)
+    edge_max_concurrent_per_key: int = field(default=512, metadata=POSITIVE)
     edge_report_queue: int = field(default=20_000, metadata=POSITIVE)
     edge_access_log: bool = True
 

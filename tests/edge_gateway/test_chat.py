@@ -249,6 +249,39 @@ async def test_concurrency_limit(open_house: Open) -> None:
     await asyncio.wait(stuck)
 
 
+async def test_a_key_has_only_so_many_requests_at_once(open_house: Open) -> None:
+    keys = {name: ApiKey(id=name) for name in ("busy", "calm")}
+    decision = FakeDecision(keys=keys)
+    house = await open_house(fakes.then_hang(), decision, edge_max_concurrent_per_key=2)
+
+    def post(key: str) -> asyncio.Task[httpx.Response]:
+        return asyncio.create_task(house.post(chat(), {"authorization": f"Bearer {key}"}))
+
+    stuck = [post("busy"), post("busy")]
+    async with asyncio.timeout(5):
+        while house.executor.running < 2:
+            await asyncio.sleep(0.01)
+    answer = await post("busy")
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+    assert answer.json()["error"]["code"] == "rate_limit_exceeded"
+    assert "2 requests under way" in answer.json()["error"]["message"]
+    stuck.append(post("calm"))
+    async with asyncio.timeout(5):
+        while house.executor.running < 3:
+            await asyncio.sleep(0.01)
+    stuck[0].cancel()
+    async with asyncio.timeout(5):
+        while house.executor.running > 2:
+            await asyncio.sleep(0.01)
+    stuck.append(post("busy"))
+    async with asyncio.timeout(5):
+        while house.executor.running < 3:
+            await asyncio.sleep(0.01)
+    for task in stuck:
+        task.cancel()
+    await asyncio.wait(stuck)
+
+
 async def test_slow_reader_holds_the_executor_back(open_house: Open) -> None:
     sent = 0
 
