@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from service_kit.addresses import PLACE
 from service_kit.log import LEVELS
 
 
@@ -17,7 +18,7 @@ class DecisionSettings:
     ``nadir_base_url`` are for combos that have none of their own.
     """
 
-    decision_bind: str = "127.0.0.1:50051"
+    decision_bind: str = field(default="127.0.0.1:50051", metadata=PLACE)
     decision_metrics_host: str = "127.0.0.1"
     decision_metrics_port: int = field(default=50061, metadata={"least": 0, "most": 65_535})
     data_dir: Path = Path("data")

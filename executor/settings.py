@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from service_kit.addresses import ADDRESS
+from service_kit.addresses import ADDRESS, PLACE
 from service_kit.log import LEVELS
 
 
@@ -16,7 +16,7 @@ class Settings:
     ``max_connection_age_s`` makes edges reconnect, so that they find new executors; 0: never.
     """
 
-    executor_bind: str = "127.0.0.1:50052"
+    executor_bind: str = field(default="127.0.0.1:50052", metadata=PLACE)
     executor_metrics_host: str = "127.0.0.1"
     executor_metrics_port: int = field(default=50062, metadata={"least": 0, "most": 65_535})
     executor_max_executions: int = field(default=2_048, metadata={"least": 1})

@@ -18,13 +18,15 @@ DECISIONS_ASKED, STATES_ASKED = 100, 200
 WINDOW_S = 60.0
 LEAST_SPAN_S = 0.001
 OPEN = "open"
+NEITHER = frozenset({OPEN, "CLIENT_CANCELLED", "LOCAL_CANCELLED"})
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Of the decisions in the last minute, or of the last 100 where these are fewer; ``errors`` a second.
 
-    ``failed`` is the share of ended decisions whose last outcome was no success; None: none has ended.
+    ``failed`` is the share of failures among decisions that came to an answer or to a failure; None: none has. A call
+    that was called off, by its client or by us, is neither.
     """
 
     span_s: float
@@ -91,7 +93,7 @@ def rates(records: Sequence[pb.DecisionRecord], now: float) -> Rates:
     full = len(recent) == DECISIONS_ASKED
     span = max(now - instant(recent[-1]), LEAST_SPAN_S) if full else WINDOW_S
     results = [result(record) for record in recent]
-    ended = [each for each in results if each != OPEN]
+    ended = [each for each in results if each not in NEITHER]
     failed = sum(each != "SUCCESS" for each in ended)
     return Rates(span, len(recent) / span, failed / span, failed / len(ended) if ended else None)
 

@@ -57,5 +57,12 @@ def _family_of(part: str) -> str:
     return "ipv4" if host[0] != "[" else ""
 
 
-# Of a setting that holds an address.
+def is_place(text: str) -> bool:
+    """Whether a server may try to listen there."""
+    host, colon, port = text.rpartition(":")
+    return bool(host) and bool(_PORT.fullmatch(colon + port)) and int(port) <= LAST_PORT
+
+
+# Of a setting that holds an address, and of one that says where to listen.
 ADDRESS = MappingProxyType({"form": (is_address, ALLOWED)})
+PLACE = MappingProxyType({"form": (is_place, "host:port, port 0 for a free one")})

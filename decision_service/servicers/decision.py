@@ -136,8 +136,10 @@ class DecisionServicer(decision_pb2_grpc.DecisionServiceServicer):
             except ServiceError as error:
                 response.rejected.add(index=index, field=error.field, message=error.message)
         receipt = self._engine.receive(outcomes)
-        for index in receipt.taken:
-            self.history.reported(request.outcomes[index])
+        for index, row in zip(receipt.taken, receipt.rows, strict=True):
+            outcome = request.outcomes[index]
+            outcome.cost_usd = row.cost_usd  # computed where the caller left it to us
+            self.history.reported(outcome)
         return receipt
 
     async def _receive_strangers(self, receipt: Receipt) -> None:

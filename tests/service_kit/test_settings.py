@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from service_kit import addresses
 from service_kit.settings import SettingsError, read
 
 
@@ -95,3 +96,19 @@ def test_a_long_value_is_shown_in_part() -> None:
     with pytest.raises(SettingsError) as error:
         read(Sample, {"OMNIROUTE_NAME": "a", "OMNIROUTE_PORT": "9" * 5_000})
     assert len(str(error.value)) < 200
+
+
+@dataclass(frozen=True)
+class Listening:
+    bind: str = field(default="127.0.0.1:1", metadata=addresses.PLACE)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:0", "localhost:50051", "[::]:50051", "0.0.0.0:65535"])
+def test_a_place_to_listen(text: str) -> None:
+    assert read(Listening, {"OMNIROUTE_BIND": text}).bind == text
+
+
+@pytest.mark.parametrize("text", ["nonsense", ":50051", "host:", "host:x", "host:65536", "50051"])
+def test_what_is_no_place_to_listen_is_refused_by_name(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"OMNIROUTE_BIND: .*host:port"):
+        read(Listening, {"OMNIROUTE_BIND": text})

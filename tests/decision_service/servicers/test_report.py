@@ -207,3 +207,12 @@ async def test_attempts_may_come_late_doubled_and_out_of_order(service: Client, 
     assert not await service.states("lease")
     breakers = await service.states("breaker")
     assert [breakers[name].count for name in ("ant", "bee", "cat")] == [1, 1, 0]
+
+
+async def test_a_cost_that_is_left_to_the_service_is_in_the_record(service: Client) -> None:
+    model = await service.add_target("ant", input_price=2.0, output_price=4.0)
+    left = await service.attempt(model, "SUCCESS", input_tokens=1_000, output_tokens=500)
+    told = await service.attempt(model, "SUCCESS", input_tokens=1_000, output_tokens=500, cost_usd=0.5)
+    for decision, cost in ((left, 0.004), (told, 0.5)):
+        (kept,) = (await service.record(decision.decision_id)).outcomes
+        assert kept.cost_usd == pytest.approx(cost)

@@ -142,6 +142,12 @@ def test_rates_are_of_the_last_minute() -> None:
     assert rates([], 1000).failed is None
 
 
+def test_what_was_called_off_is_no_error() -> None:
+    off = [record(1, "LOCAL_CANCELLED"), record(2, "CLIENT_CANCELLED")]
+    assert (rates(off, 1000).errors, rates(off, 1000).failed) == (0, None)
+    assert rates([*off, record(3, "SUCCESS"), record(4, "TIMEOUT")], 1000).failed == pytest.approx(1 / 2)
+
+
 def test_rates_under_load_are_of_what_was_listed() -> None:
     found = rates([record(0.02 * number, "SUCCESS") for number in range(1, DECISIONS_ASKED + 1)], 1000)
     assert found.decisions == pytest.approx(50)
