@@ -73,15 +73,15 @@ class Gate:
         turn = asyncio.get_running_loop().create_future()
         place.waiting.append(turn)
         try:
-            async with asyncio.timeout(self._timeout_s) as limit:
+            async with asyncio.timeout(self._timeout_s):
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
                 self.leave(name)  # the turn came in the same moment
             elif turn in place.waiting:
                 place.waiting.remove(turn)
-            if not limit.expired():
-                raise
+            if not isinstance(error, TimeoutError):
+                raise  # also where the time was over in the same moment: who is cancelled ends
             telemetry.NO_TURN.labels(self._kind, "late").inc()
             raise NoTurn(f"waited too long for a turn with this {self._kind}") from error
 

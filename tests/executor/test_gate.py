@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -51,6 +52,18 @@ async def test_a_full_queue_refuses_at_once_and_a_long_wait_ends() -> None:
     with pytest.raises(NoTurn, match="too many calls wait for this connection"):
         await gate.enter("c", 1)
     with pytest.raises(NoTurn, match="waited too long for a turn with this connection"):
+        await waiter
+    gate.leave("c")
+    await gate.enter("c", 1)
+
+
+async def test_who_is_cancelled_ends_also_in_the_moment_when_the_wait_is_over() -> None:
+    gate, loop = Gate("connection", 1, 0.05), asyncio.get_running_loop()
+    await gate.enter("c", 1)
+    waiter = asyncio.create_task(gate.enter("c", 1))
+    loop.call_at(loop.time() + 0.06, waiter.cancel)
+    loop.call_later(0.01, time.sleep, 0.1)  # both timers are over when the loop looks again
+    with pytest.raises(asyncio.CancelledError):
         await waiter
     gate.leave("c")
     await gate.enter("c", 1)
