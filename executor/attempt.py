@@ -101,7 +101,7 @@ class _Visit:
         self._clock = asyncio.get_running_loop().time
         self._started = self._quiet_since = self._clock()
         self._secret = ""
-        self._waits = False  # for a turn
+        self._waits = False  # for what comes before the call
         self._end_turn: Callable[[], None] | None = None
         self._prepared = Prepared("", b"")
         self._response: UpstreamResponse | None = None
@@ -116,6 +116,8 @@ class _Visit:
     async def until_content(self) -> Failure | None:
         """Up to a whole plain answer, or to the first content of a stream."""
         try:
+            async with self._means.drain.scope(self._slot.until):
+                await self._get_ready()
             async with self._means.drain.scope(self._slot.until):
                 return await self._exchange()
         except TimeoutError:
@@ -185,8 +187,15 @@ class _Visit:
             return Ended(record, tail=self._out + relay.error(failure))
         return Ended(record, tail=self._out + relay.tail(usage, self._slot.spent_usd + record.cost_usd))
 
-    async def _exchange(self) -> Failure | None:
+    async def _get_ready(self) -> None:
+        """All that comes before the call: its request, the credential, the turn. None of it is the target's doing."""
         self._prepared = self._prepare()
+        self._waits = True
+        target, credentials = self._slot.target, self._means.credentials
+        self._secret = await credentials.secret(target.connection_id)
+        await self._take_turn(credentials.most_at_once(target.connection_id))
+
+    async def _exchange(self) -> Failure | None:
         response = await self._ask()
         now = self._means.wall()
         self._status = response.status
@@ -214,8 +223,6 @@ class _Visit:
     async def _ask(self) -> UpstreamResponse:
         """Send the request; with a credential that is refused, once more with a renewed one."""
         target, credentials, transport = self._slot.target, self._means.credentials, self._means.transport
-        self._secret = await credentials.secret(target.connection_id)
-        await self._take_turn(credentials.most_at_once(target.connection_id))
         response = await transport.send(outgoing.request(self._call, target, self._prepared, self._secret))
         self._response = response
         if response.status != 401 or not self._secret:
@@ -230,12 +237,12 @@ class _Visit:
         return self._response
 
     async def _take_turn(self, most: int) -> None:
-        """Raises NoTurn. The wait is no time of the target's."""
-        self._waits = True
+        """Raises NoTurn. The wait is no time of the target's: the call has what it would have if it began now."""
         target = self._slot.target
         self._end_turn = await self._means.gates.enter(target.connection_id, most, target.base_url)
         self._waits = False
         self._started = self._quiet_since = self._clock()
+        self._slot = self._slot.begun(self._started)
 
     async def _error_body(self, response: UpstreamResponse) -> bytes:
         """Its beginning. A body that does not come takes nothing from what the status says."""

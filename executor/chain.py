@@ -9,13 +9,11 @@ from typing import Any
 
 from executor import failures
 from executor.attempt import Ended, Means, attempt, uncalled
-from executor.failover import RetrySame, Step, Stop, TryNext, Why, next_step, slice_ms
+from executor.failover import RetrySame, Step, Stop, TryNext, Why, next_step
 from executor.model import MAX_ATTEMPTS, Attempt, Call, OutcomeClass, Report, RetryRules, Sink, Target
 from executor.plan import Chain, Plan
 from executor.problems import Problem, failed
 from executor.timing import Slot
-
-OWN_SLACK_MS = 50  # a slice that falls short of a target's time-out by less was the target's own
 
 
 @dataclass(slots=True)
@@ -153,20 +151,18 @@ async def _wait(run: Run, seconds: float) -> None:
 
 
 def _slot(run: Run, targets: Sequence[Target], step: TryNext | RetrySame) -> Slot:
-    target = targets[step.place]
-    left_ms = run.left_ms()
-    slice_for_it = slice_ms(target, another=step.place + 1 < len(targets), left_ms=left_ms)
-    now = asyncio.get_running_loop().time()
     run.tally.begun += 1
-    return Slot(
+    slot = Slot(
         number=run.tally.begun,
         place=step.place,
-        target=target,
-        until=now + slice_for_it / 1000,
-        is_own=slice_for_it + OWN_SLACK_MS >= 1000 * target.timeout_s,
+        target=targets[step.place],
+        until=run.deadline,
+        is_own=False,
         deadline=run.deadline,
         spent_usd=run.tally.cost_usd,
+        another=step.place + 1 < len(targets),
     )
+    return slot.begun(asyncio.get_running_loop().time())
 
 
 def _report(run: Run, targets: Sequence[Target], ended: Ended, step: Step) -> Report:

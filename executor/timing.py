@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from executor.failover import slice_ms
 from executor.failures import failure
 from executor.model import Failure, OutcomeClass, Target
 
 C = OutcomeClass
 
+OWN_SLACK_MS = 50  # a slice that falls short of a target's time-out by less was the target's own
 TIMER_SLACK_S = 0.005  # timers tick in milliseconds and may be a little early
 
 
@@ -18,7 +20,7 @@ class Slot:
 
     ``until`` ends the wait for a whole answer or a stream's first content. ``is_own`` says that the target's time-out
     set it, not the request's deadline. A stream that has content may go on until ``deadline``. ``spent_usd`` is what
-    the request has cost before this call.
+    the request has cost before this call; ``another`` says that a target waits behind this one.
     """
 
     number: int
@@ -28,6 +30,14 @@ class Slot:
     is_own: bool
     deadline: float
     spent_usd: float = 0.0
+    another: bool = False
+
+    def begun(self, now: float) -> Slot:
+        """The same call with the time that it has when it begins now."""
+        left_ms = 1000 * (self.deadline - now)
+        slice_for_it = slice_ms(self.target, another=self.another, left_ms=left_ms)
+        is_own = slice_for_it + OWN_SLACK_MS >= 1000 * self.target.timeout_s
+        return replace(self, until=now + slice_for_it / 1000, is_own=is_own)
 
 
 def out_of_time(slot: Slot, now: float, status: int, *, ended: str, committed: bool) -> Failure:

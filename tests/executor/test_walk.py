@@ -373,6 +373,24 @@ async def test_calls_over_a_connections_limit_wait_their_turn(house: House) -> N
     assert got.outcomes[0].latency_ms < 200, "the wait is no time of the target's"
 
 
+async def test_a_target_has_its_whole_time_out_after_a_wait_for_a_turn(house: House) -> None:
+    limited = key("one at a time")
+    limited.max_concurrent = 1
+    house.credentials.answers["c-t0"] = limited
+    first, second = await house.upstream(_late(0.7)), await house.upstream(_late(0.6))
+    slow = asyncio.create_task(house.execute([target(first)]))
+    while not first.requests:
+        await asyncio.sleep(0.01)
+    got = await house.execute([target(second, timeout_ms=1_000)])
+    assert ((await slow).classes, got.classes) == (["SUCCESS"], ["SUCCESS"])
+
+
+async def test_a_registry_that_takes_the_time_of_a_call_is_no_fault_of_the_target(house: House) -> None:
+    house.credentials.delay_s = 1.0
+    got = await house.execute([target(await house.upstream(GOOD), timeout_ms=300)])
+    assert got.classes == ["LOCAL_CANCELLED"]
+
+
 async def test_a_call_whose_turn_does_not_come_in_time_blames_nobody_and_the_next_target_is_tried(
     build: Build,
 ) -> None:
