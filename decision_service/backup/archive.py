@@ -195,7 +195,9 @@ class Backup:
         info = self._archive.getinfo(name)
         if info.file_size > LARGEST_SMALL_PART:
             raise ValueError
-        return self._archive.read(info)
+        with self._archive.open(info) as part:
+            # At most so much is unpacked, whatever else than it says of itself is behind the name.
+            return part.read(LARGEST_SMALL_PART)
 
 
 def _damaged(path: Path) -> BackupError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -74,6 +75,20 @@ def test_an_archive_packed_anew_is_noticed(small: Path, keyed: Place, tmp_path: 
             new.writestr(name, old.read(name) + (b"\n" if name == archive.MANIFEST else b""))
         new.comment = old.comment
     assert DAMAGED in refused((tmp_path / "new").read_bytes(), tmp_path / "new", keyed)
+
+
+def test_a_small_part_is_not_unpacked_beyond_what_it_says(tmp_path: Path, keyed: Place) -> None:
+    """No seal can be checked before the manifest is read."""
+    with zipfile.ZipFile(tmp_path / "bomb", "w", zipfile.ZIP_DEFLATED) as bomb:
+        bomb.writestr(archive.MANIFEST, b" " * (64 * 2**20))
+        bomb.filelist[0].file_size = 100
+        bomb.comment = archive.SEAL + b"0" * archive.DIGEST_CHARS
+    tracemalloc.start()
+    try:
+        assert DAMAGED in refused((tmp_path / "bomb").read_bytes(), tmp_path / "bomb", keyed)
+        assert tracemalloc.get_traced_memory()[1] < 16 * 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def resealed(path: Path, place: Place, **parts: Callable[[Any], Any]) -> Path:
