@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from edge_gateway import problems
 from edge_gateway.problems import INVALID_REQUEST, Problem
@@ -28,6 +28,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._late: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._refused = False
+        self._answering: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -40,6 +41,8 @@ class BoundedProtocol(HttpToolsProtocol):
         # uvicorn leaves this timer running when the connection is lost by an error, as when a client closes it right
         # after the last event: it would keep all that belongs to the connection until it fires.
         self._unset_keepalive_if_required()
+        if self._answering is not None:
+            _tell_of_hangup(self._answering)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -55,6 +58,10 @@ class BoundedProtocol(HttpToolsProtocol):
                 431, "request_header_fields_too_large", f"head: too large; allowed: {self.max_head_bytes} bytes"
             )
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._wants_head:  # a field behind the body is no header, whoever was to check those has passed it by
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._wants_head = False
         self._progressed()
@@ -65,6 +72,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._progressed()
         super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        # uvicorn knows the last request of a connection alone, which may wait behind the one that is being answered.
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     def pause_writing(self) -> None:
         self._stalled = self.loop.call_later(self.write_timeout_s, self.transport.abort)
@@ -85,8 +97,10 @@ class BoundedProtocol(HttpToolsProtocol):
         """
         self._refused = True
         if self.cycle is not None and not self.cycle.response_complete:
-            self.transport.close()  # an answer to an earlier request is under way
-            return
+            if self.cycle is not self._answering or self.cycle.response_started or not self.cycle.more_body:
+                self.transport.close()  # an answer is under way
+                return
+            _tell_of_hangup(self.cycle)  # it waits for a body that cannot be read
         body = problems.openai_body(Problem(status, INVALID_REQUEST, code, message))
         head = (
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
@@ -105,6 +119,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+
+def _tell_of_hangup(cycle: RequestResponseCycle) -> None:
+    if not cycle.response_complete:
+        cycle.disconnected = True
+        cycle.message_event.set()
 
 
 def bounded(*, max_head_bytes: int, head_timeout_s: float, write_timeout_s: float) -> type[BoundedProtocol]:

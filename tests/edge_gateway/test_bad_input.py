@@ -232,6 +232,28 @@ async def test_what_is_not_http(house: House, junk: bytes) -> None:
     assert error_of(await house.raw(junk))[0] == 400
 
 
+@pytest.mark.parametrize("rest", [b"zz\r\n{", b"f" * 20 + b"\r\n{", b"0\r\ncontent-length: 5\r\n\r\n"])
+async def test_a_body_that_is_no_http_is_refused(house: House, rest: bytes) -> None:
+    head = CHAT + b"transfer-encoding: chunked\r\n\r\n"
+    assert error_of(await house.raw(head + rest))[0] == 400
+    reader, writer = await house.connect()
+    writer.write(head + b"1\r\n{\r\n")
+    await asyncio.sleep(0.05)
+    writer.write(rest)
+    async with asyncio.timeout(5):
+        assert error_of(await reader.read())[0] == 400
+    writer.close()
+    assert not house.decision.asked
+
+
+async def test_fields_behind_the_body_are_no_headers(house: House) -> None:
+    head = CHAT + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    body = b"%x\r\n%s\r\n0\r\n" % (len(VALID), VALID)
+    answer = await house.raw(head + body + b"x-omniroute-session: forged\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert not house.decision.asked[0].session_explicit
+
+
 async def test_request_smuggling_is_refused(house: House) -> None:
     for framing in (b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", b"content-length: -5\r\n\r\n"):
         answer = await house.raw(CHAT + framing)

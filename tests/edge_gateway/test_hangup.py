@@ -57,6 +57,28 @@ async def test_hang_up_in_a_stream(open_house: Open) -> None:
         assert (closing.decision_id, closing.attempt, closing.target_id, closing.final) == ("d-1", 1, "t1", True)
 
 
+async def test_hang_up_with_another_request_behind(open_house: Open) -> None:
+    """The one that is being answered ends too, as soon as the connection is known to be gone."""
+    house = await open_house(_endless)
+    reader, writer = await house.connect()
+    writer.write(request(chat(stream=True)) * 2)
+    async with asyncio.timeout(5):
+        await reader.readuntil(b"Hel")
+    writer.transport.abort()
+    await house.executor.wait_for_cancel()
+    [closing] = await house.decision.wait_for_outcomes(1)
+    assert closing.outcome_class == decision_pb2.OUTCOME_CLASS_CLIENT_CANCELLED
+    assert len(house.decision.asked) == 1
+
+
+async def _endless(_request: executor_pb2.ExecuteRequest) -> AsyncIterator[Event]:
+    yield stream_head()
+    while True:
+        for event in text_chunks(["Hel"]):
+            yield event
+        await asyncio.sleep(0.02)
+
+
 async def test_hang_up_before_the_first_byte(open_house: Open) -> None:
     house = await open_house(then_hang())
     await leave_after(house, b"", stream=False)
