@@ -29,6 +29,7 @@ LARGEST_SMALL_PART = 2**20
 SEAL = b"omniroute backup, hmac-sha256 "
 DIGEST_CHARS = 64
 CHUNK = 2**20
+LAST_INSTANT = 253_402_300_799_999  # the end of the year 9999, in milliseconds: no calendar goes on
 BROKEN = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, NotImplementedError, RuntimeError)
 
 
@@ -52,7 +53,7 @@ class Manifest:
     format: int
     revision: Annotated[str, Field(pattern=r"^\d{4}$")]
     version: str
-    made_at: int
+    made_at: Annotated[int, Field(ge=0, le=LAST_INSTANT)]
     source: str
     key: str
     with_key: bool

@@ -8,9 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from decision_service.backup import BackupError, Place, open_backup, restore, snapshot
 from decision_service.store import migrations
+from decision_service.store.engine import StoreError, cause
 from decision_service.store.migrate import revision_of
 
 
@@ -21,9 +23,14 @@ def opened(source: Path, place: Place) -> Iterator[Connection]:
     ``place`` has the secret key of a backup that brings none.
     """
     if source.is_dir():
-        with snapshot(Place(source)) as connection:
-            _check_revision(connection)
-            yield connection
+        try:
+            with snapshot(Place(source)) as connection:
+                _check_revision(connection)
+                yield connection
+        except StoreError as error:
+            raise BackupError(str(error)) from None
+        except SQLAlchemyError as error:
+            raise BackupError(f"the store cannot be read: {cause(error)}") from None
         return
     with TemporaryDirectory() as folder, open_backup(source, place) as (backup, key):
         there = Place(Path(folder), secret_key=key)

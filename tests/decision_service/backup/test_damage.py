@@ -126,6 +126,8 @@ def test_a_resealed_copy_is_good(full: Path, keyed: Place) -> None:
         ({"with_key": "no"}, DAMAGED),
         ({"rows": {}}, DAMAGED),
         ({"made_at": "yesterday"}, DAMAGED),
+        ({"made_at": -1}, DAMAGED),
+        ({"made_at": 10**18}, DAMAGED),
         ({"version": None}, DAMAGED),
         ({"source": 7}, DAMAGED),
         ({"surprise": 1}, DAMAGED),

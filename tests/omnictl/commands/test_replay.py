@@ -111,6 +111,11 @@ def test_what_cannot_be_replayed_is_told(offline: Omnictl, past: Past, tmp_path:
     assert "strategy" in offline("replay", data, "-c", "-", stdin="{name: x, strategy: none}").refused(2)
 
 
+def test_a_damaged_store_is_told(offline: Omnictl, tmp_path: Path) -> None:
+    (tmp_path / "omniroute.db").write_bytes(b"no database" * 500)
+    assert "the store cannot be read" in offline("replay", str(tmp_path)).refused(1)
+
+
 def test_nothing_is_changed(offline: Omnictl, past: Past) -> None:
     before = (past.data / "secret.key").read_bytes(), past.backup.read_bytes()
     offline("replay", str(past.data), "--limit", "1", "--seed", "9")
