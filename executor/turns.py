@@ -35,7 +35,7 @@ def is_result(message: Any) -> bool:
     if not isinstance(message, dict):
         return False
     parts = chat.mappings(message.get("content"))
-    return message.get("role") in RESULT_ROLES or (
+    return chat.word(message.get("role")) in RESULT_ROLES or (
         bool(parts) and all(part.get("type") == "tool_result" for part in parts)
     )
 

@@ -69,6 +69,7 @@ def test_rounds_are_counted_by_assistant_messages() -> None:
     assert turns.rounds([call, result, user, legacy, result]) == 1
     assert turns.rounds([user, {"role": "assistant", "content": "a"}]) == 0
     assert turns.rounds([]) == 0
+    assert turns.rounds([call, {"role": []}, {"role": {}}]) == 1
     assert [turns.continues(m) for m in ([user, result], [user, own], [result, user], [], ["odd"])] == [
         True,
         True,
