@@ -41,7 +41,14 @@ async def footprints(stack: Stack) -> dict[str, Footprint]:
 
 def sockets(pid: int) -> int:
     """Open sockets of a process, those included that the other side has closed."""
-    return sum(str(fd.readlink()).startswith("socket:") for fd in Path(f"/proc/{pid}/fd").iterdir())
+    return sum(_is_socket(descriptor) for descriptor in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def _is_socket(descriptor: Path) -> bool:
+    try:
+        return str(descriptor.readlink()).startswith("socket:")
+    except FileNotFoundError:  # closed since it was listed
+        return False
 
 
 def resident(pid: int) -> int:
