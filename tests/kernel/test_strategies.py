@@ -196,6 +196,7 @@ def test_context_optimized_takes_the_tightest_fit() -> None:
     over = rig("context-optimized", facts={c: ModelFacts(context_window=w) for c, w in windows.items()})
     assert order(over) == "qspr"
     assert order(over, input_tokens=8_001) == "spr"
+    assert order(over, input_tokens=32_001, least_input_tokens=8_000) == "prsq", "by the estimate two do not fit"
 
 
 # Quota

@@ -69,7 +69,14 @@ def cost_optimized(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
 
 
 def context_optimized(units: list[Unit], ask: Ask, draft: Draft) -> list[Unit]:
-    ordered = sorted(units, key=lambda unit: unit.head.window or inf)
+    needed = ask.request.input_tokens + (ask.request.max_output_tokens or 0)
+
+    def place(unit: Unit) -> tuple[bool, float]:
+        """A window that only the least of the input fits is a last resort, the larger the better."""
+        window = unit.head.window or inf
+        return (True, -window) if window < needed else (False, window)
+
+    ordered = sorted(units, key=place)
     known = ordered[0].head.window
     draft.reason = "smallest window that fits" if known else f"{IN_ORDER}: no window is known"
     return ordered
