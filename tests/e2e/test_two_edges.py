@@ -25,6 +25,10 @@ async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack
         yield stack
 
 
+# Each goes to either provider by chance: the first few may well all go to one, so many do not.
+FEWEST_CONVERSATIONS, MOST_CONVERSATIONS = 8, 40
+
+
 class Caller:
     """Asks through both edges, with one key."""
 
@@ -70,8 +74,8 @@ def turns(count: int) -> list[int]:
 async def test_a_conversation_stays_where_it_is(stack: Stack, admin: Caller, strategy: str, named: bool) -> None:
     ant, bee = await stack.provider("ant"), await stack.provider("bee")
     combo = await stack.combo(ant, bee, strategy=strategy)
-    homes = []
-    for number in range(8):
+    homes: list[set[str]] = []
+    for number in range(MOST_CONVERSATIONS):
         sent = {"x-omniroute-session": f"{combo}-{number}"} if named else {}
         providers = set()
         for edge in turns(4):
@@ -79,6 +83,8 @@ async def test_a_conversation_stays_where_it_is(stack: Stack, admin: Caller, str
             assert await stack.settled(served.decision_id) == ["SUCCESS"]
             providers.add(served.provider)
         homes.append(providers)
+        if len(homes) >= FEWEST_CONVERSATIONS and len(set.union(*homes)) > 1:
+            break
     assert [len(each) for each in homes] == [1] * len(homes)
     assert set.union(*homes) == {ant.name, bee.name}, "not because there was no other"
 
